@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "core/stream_internal.h"
+
+#include <limits.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
+/* Space is given back to the writer in such pieces while much is read. */
+enum { PIECE = 64 * 1024 };
+
+/* One recvmsg call. */
+struct call {
+	struct smc_stream *s;
+	struct cursor c;
+	bool peek, discard; /* MSG_PEEK, MSG_TRUNC (TCP: throw away) */
+	int tcp_flags;	    /* for the kernel */
+	bool over;	    /* the kernel's answer is the last word: end-of-file, or an error */
+	ssize_t answer;
+};
+
+static void deliver(struct call *k, void *base, size_t n)
+{
+	if (k->discard)
+		smc_cursor_advance(&k->c, n);
+	else
+		smc_cursor_copy(&k->c, base, n, false);
+}
+
+/* From TCP, at most `max` bytes, without waiting. Returns bytes, 0 when there is nothing to get now. */
+static size_t take_tcp(struct call *k, size_t max)
+{
+	struct iovec iov[CURSOR_SLOTS];
+	struct msghdr msg = smc_cursor_msg(&k->c, iov, CURSOR_SLOTS, max);
+	ssize_t n = smc_sys.recvmsg(k->s->fd, &msg, k->tcp_flags | MSG_DONTWAIT);
+
+	if (n > 0) {
+		smc_cursor_advance(&k->c, (size_t)n);
+		if (!k->peek)
+			count(&k->s->stats->rx[SMC_CARRIER_TCP], (size_t)n);
+		return (size_t)n;
+	}
+	if (n != -EAGAIN) {
+		k->over = true;
+		k->answer = n;
+	}
+	return 0;
+}
+
+/* Copies out of the channel; false when it turned out that these bytes will come over TCP instead. */
+static bool take_piece(struct call *k, struct iovec bytes[2], size_t n)
+{
+	struct cursor before = k->c;
+	size_t first = n < bytes[0].iov_len ? n : bytes[0].iov_len;
+
+	deliver(k, bytes[0].iov_base, first);
+	if (n > first)
+		deliver(k, bytes[1].iov_base, n - first);
+	if (k->peek || k->s->channel->ops->rx_consume(k->s->channel, n))
+		return true;
+	k->c = before;
+	return false;
+}
+
+/* The channel is empty and the kernel socket had an event: is the peer gone? */
+static bool peer_is_gone(struct call *k)
+{
+	struct pollfd p = { .fd = k->s->fd, .events = POLLIN | POLLRDHUP };
+	struct iovec bytes[2];
+	size_t sum;
+
+	if (smc_sys.poll(&p, 1, 0) < 0 || !p.revents)
+		return false;
+	/* what it wrote before it went is there by now */
+	return k->s->channel->ops->rx_peek(k->s->channel, bytes, &sum) == SMC_RX_OPEN && !sum;
+}
+
+static size_t take_fast(struct call *k)
+{
+	struct smc_stream *s = k->s;
+	struct smc_channel *ch = s->channel;
+	size_t taken = 0;
+
+	while (k->c.left) {
+		struct iovec bytes[2];
+		size_t n;
+		enum smc_rx_state state = ch->ops->rx_peek(ch, bytes, &n);
+
+		if (state == SMC_RX_TORN) {
+			smc_stream_set_reason(s, SMC_REASON_PEER_TORN);
+			smc_sys.shutdown(k->s->fd, SHUT_RDWR);
+			k->over = true;
+			k->answer = -ECONNRESET;
+			break;
+		}
+		if (state == SMC_RX_FROZEN) {
+			smc_stream_set_rx(s, SMC_RX_BACK);
+			smc_stream_set_reason(s, SMC_REASON_PEER_LEFT);
+			break;
+		}
+		if (n > k->c.left)
+			n = k->c.left;
+		if (n > PIECE && !k->peek)
+			n = PIECE;
+		if (!n) {
+			if ((atomic_load_explicit(&s->end->tcp_event, relaxed) & SMC_EVENT_RX) && peer_is_gone(k))
+				smc_stream_set_rx(s, SMC_RX_BACK);
+			break;
+		}
+		if (!take_piece(k, bytes, n))
+			continue; /* frozen: the next look says so */
+		taken += n;
+		if (k->peek)
+			break;
+	}
+	if (taken && !k->peek)
+		count(&s->stats->rx[ch->ops->carrier], taken);
+	return taken;
+}
+
+/* The writer opened at X: how much of TCP is before it? */
+static void see_opened(struct smc_stream *s, uint64_t opened)
+{
+	struct smc_end *end = s->end;
+
+	end->tcp_left = opened - end->tcp_read;
+	smc_stream_set_rx(s, end->tcp_left ? SMC_RX_DRAIN : SMC_RX_FAST);
+}
+
+static size_t take_drain(struct call *k)
+{
+	struct smc_end *end = k->s->end;
+	size_t n = take_tcp(k, k->c.left < end->tcp_left ? k->c.left : (size_t)end->tcp_left);
+
+	if (k->peek)
+		return n == end->tcp_left ? n + take_fast(k) : n;
+	end->tcp_left -= n;
+	if (!end->tcp_left)
+		smc_stream_set_rx(k->s, SMC_RX_FAST);
+	return n;
+}
+
+/* With the rx lock: one step. Bytes delivered; sets `over` at end-of-file or error. */
+static size_t step(struct call *k)
+{
+	struct smc_stream *s = k->s;
+	uint64_t opened;
+	size_t n;
+
+	switch (rx_mode(s)) {
+	case SMC_RX_TCP:
+		if (s->end->rx_promised && s->channel->ops->rx_opened(s->channel, &opened)) {
+			see_opened(s, opened);
+			return step(k);
+		}
+		n = take_tcp(k, k->c.left);
+		if (!k->peek)
+			s->end->tcp_read += n;
+		return n;
+	case SMC_RX_DRAIN:
+		return take_drain(k);
+	case SMC_RX_FAST:
+		n = take_fast(k);
+		return n || k->over || rx_mode(s) == SMC_RX_FAST ? n : step(k);
+	default:
+		return take_tcp(k, k->c.left);
+	}
+}
+
+/* Is there something for a reader that sleeps? (without asking the kernel) */
+struct look {
+	struct smc_stream *s;
+	size_t seen; /* bytes known to be there, which are not enough (MSG_PEEK) */
+};
+
+static bool something(void *context)
+{
+	const struct look *look = context;
+	struct smc_stream *s = look->s;
+	struct iovec bytes[2];
+	uint64_t opened;
+	size_t n;
+
+	switch (rx_mode(s)) {
+	case SMC_RX_TCP:
+		return s->end->rx_promised && s->channel->ops->rx_opened(s->channel, &opened);
+	case SMC_RX_FAST:
+		return s->channel->ops->rx_peek(s->channel, bytes, &n) != SMC_RX_OPEN || n > look->seen;
+	case SMC_RX_DRAIN:
+		return false;
+	default:
+		return true;
+	}
+}
+
+static int wait_rx(struct smc_stream *s, size_t seen, uint64_t deadline)
+{
+	struct smc_waiter *w = s->channel->rx_wait;
+	struct look look = { s, seen };
+
+	if (rx_mode(s) == SMC_RX_BACK)
+		return smc_stream_sleep_tcp(s->fd, POLLIN, deadline);
+	if (rx_mode(s) == SMC_RX_FAST &&
+	    smc_spin(&s->end->rx_spin, s->channel->peer_cpu(s->channel), something, &look))
+		return 0;
+	uint32_t seq = atomic_load(&w->seq);
+	atomic_fetch_and(&s->end->tcp_event, ~(uint32_t)SMC_EVENT_RX);
+	atomic_fetch_or(&w->flags, SMC_WAIT_FUTEX);
+	/* The service thread tells of what happens to the kernel socket from here on; look at what did before. */
+	struct pollfd p = { .fd = s->fd, .events = seen ? POLLRDHUP : POLLIN | POLLRDHUP };
+	if (something(&look) || atomic_load(&s->end->rx_shut))
+		return 0;
+	if (smc_sys.poll(&p, 1, 0) > 0) {
+		atomic_fetch_or(&s->end->tcp_event, SMC_EVENT_RX);
+		return 0;
+	}
+	return smc_stream_sleep(s, w, seq, deadline);
+}
+
+/* How many bytes must be there before a waiting call returns. */
+static size_t enough(struct smc_stream *s, size_t wanted, int flags)
+{
+	uint32_t low = atomic_load_explicit(&s->end->rcvlowat, relaxed);
+
+	if (flags & MSG_WAITALL)
+		return wanted;
+	return low > wanted ? wanted : low ? low : 1;
+}
+
+ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
+{
+	struct smc_end *end = s->end;
+	struct call k = { .s = s };
+	size_t got = 0, wanted;
+	uint64_t deadline = 0;
+	int r;
+
+	if (flags & (MSG_OOB | MSG_ERRQUEUE))
+		return smc_sys.recvmsg(s->fd, msg, flags);
+	if ((r = smc_cursor_init(&k.c, msg)))
+		return r;
+	k.peek = flags & MSG_PEEK;
+	k.discard = flags & MSG_TRUNC;
+	k.tcp_flags = flags & (MSG_PEEK | MSG_TRUNC | MSG_NOSIGNAL);
+	wanted = k.c.left;
+	bool wait = !(flags & MSG_DONTWAIT) && !atomic_load_explicit(&end->nonblock, relaxed);
+	uint64_t timeout = atomic_load_explicit(&end->rcvtimeo_ns, relaxed);
+	if (wait && timeout)
+		deadline = deadline_after(timeout);
+	size_t target = enough(s, wanted, flags);
+	struct cursor start = k.c;
+
+	for (;;) {
+		smc_lock(&end->rx_lock);
+		if (k.peek) {
+			k.c = start;
+			got = 0;
+		}
+		do {
+			size_t n = step(&k);
+			got += n;
+			if (!n || k.peek)
+				break;
+		} while (k.c.left);
+		smc_unlock(&end->rx_lock);
+		r = 0;
+		if (k.over || got >= target)
+			break;
+		if (atomic_load_explicit(&end->rx_shut, relaxed))
+			break;
+		r = -EAGAIN;
+		if (!wait || (r = wait_rx(s, k.peek ? got : 0, deadline)))
+			break;
+	}
+	msg->msg_flags = 0;
+	msg->msg_controllen = 0;
+	msg->msg_namelen = 0;
+	if (got || !wanted)
+		return (ssize_t)got;
+	return k.over ? k.answer : r;
+}
