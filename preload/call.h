@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef SMC_PRELOAD_CALL_H
+#define SMC_PRELOAD_CALL_H
+
+#include "preload/conn.h"
+#include "preload/raw.h"
+
+/*
+ * How a wrapper lets the kernel serve a call on a connection. While such a call is in progress the direction
+ * cannot change carrier: the count is raised before the look at whether the connection is attached, and the
+ * one who attaches does it the other way round (smc_stream_attach, smc_stream_promise).
+ *
+ * Usage: if (call_enter_rx(c)) { r = real.recv(...); call_leave_rx(c, r); } else { r = smc_stream_recv(...) }
+ */
+static inline bool call_enter_rx(struct conn *c)
+{
+	if (!smc_stream_rx_plain(&c->stream))
+		return false;
+	atomic_fetch_add(&c->stream.rx_calls, 1);
+	if (__builtin_expect(smc_stream_rx_plain(&c->stream), 1))
+		return true;
+	atomic_fetch_sub(&c->stream.rx_calls, 1);
+	return false;
+}
+
+static inline bool call_enter_tx(struct conn *c)
+{
+	if (!smc_stream_tx_plain(&c->stream))
+		return false;
+	atomic_fetch_add(&c->stream.tx_calls, 1);
+	if (__builtin_expect(smc_stream_tx_plain(&c->stream), 1))
+		return true;
+	atomic_fetch_sub(&c->stream.tx_calls, 1);
+	return false;
+}
+
+/* `n`: bytes moved, for the counters (<= 0: none). */
+static inline void call_leave_rx(struct conn *c, ssize_t n)
+{
+	if (atomic_fetch_sub(&c->stream.rx_calls, 1) == 1 && __builtin_expect(conn_attached(c), 0)) {
+		int saved = errno;
+		smc_stream_promise(&c->stream);
+		errno = saved;
+	}
+	conn_count(c, false, n);
+}
+
+static inline void call_leave_tx(struct conn *c, ssize_t n)
+{
+	atomic_fetch_sub(&c->stream.tx_calls, 1);
+	conn_count(c, true, n);
+}
+
+#endif

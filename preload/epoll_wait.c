@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "core/wait.h"
+#include "preload/epset.h"
+#include "preload/latch.h"
+#include "preload/link.h"
+#include "preload/raw.h"
+
+/*
+ * epoll_wait and its kin. A set without attached connections: libc's call, whose result is searched for tags
+ * in case a connection attached meanwhile. Otherwise, again and again until there is something or time is up:
+ *
+ *   gather  the ready list, and the kernel's events when it is their turn
+ *   spin    as long as that has been paying off (core/wait.h)
+ *   sleep   in the kernel's set, with everything armed and counted as asleep
+ *
+ * A signal that arrives outside the kernel, in the microseconds of looking or spinning, runs its handler but does
+ * not end the call: as one that comes just before the system call.
+ */
+
+/* While the ready list delivers, the kernel is asked once in so many calls, or after so long. */
+enum { ASK_CALLS = 16, ASK_NS = 20000, ASK_NS_SPINNING = 5000, ASK_AGAIN = 16 };
+/* A pause between two looks that is longer means that the thread did not run (as in core/wait.c). */
+enum { PREEMPTED_NS = 30000 };
+
+struct call {
+	struct epset *set;
+	int epfd;
+	struct epoll_event *events;
+	int max;
+	until_t until;
+	const sigset_t *mask;
+};
+
+/* ---- the kernel's side ---- */
+
+static int kernel_wait(const struct call *k)
+{
+	static _Atomic bool no_pwait2;
+	struct timespec space;
+	const struct timespec *timeout = until_timeout(k->until, &space);
+
+	if (timeout && !atomic_load_explicit(&no_pwait2, memory_order_relaxed)) {
+		int r = real.epoll_pwait2(k->epfd, k->events, k->max, timeout, k->mask);
+		if (r >= 0 || errno != ENOSYS)
+			return r;
+		no_pwait2 = true;
+	}
+	return real.epoll_pwait(k->epfd, k->events, k->max, until_timeout_ms(k->until), k->mask);
+}
+
+/* Bells are in this set, but nothing of it is ours any more: it would be woken for nothing. */
+static void heard_bell(struct epset *set)
+{
+	if (link_attention())
+		link_harvest();
+	if (!epset_special(set))
+		epset_remove_bells(set);
+	else if (atomic_load(&set->direct))
+		latch_ring(); /* the next one that came when the set was plain */
+}
+
+int epset_translate(struct epset *set, struct epoll_event *events, int n, bool *tags)
+{
+	bool bell = false;
+	int kept = 0;
+
+	if (!__atomic_load_n(&eptag_prefix, __ATOMIC_ACQUIRE))
+		return n;
+	for (int i = 0; i < n; i++) {
+		uint64_t data = events[i].data.u64;
+		struct epreg *reg;
+
+		if (__builtin_expect(!eptag_is(data), 1)) {
+			events[kept++] = events[i];
+			continue;
+		}
+		*tags = true;
+		if (eptag_index(data) == EPTAG_BELL) {
+			bell = true;
+			continue;
+		}
+		if (!(reg = epreg_by_tag(data)))
+			continue;
+		if (reg->ours) {
+			/* first the mark, then the list: a look in between must ask the kernel */
+			smc_stream_tcp_event(&reg->conn->stream);
+			epset_list(reg->set, reg, PLACE_READY);
+			epset_show_level(reg->set);
+		} else { /* EPOLLONESHOT before attaching: the kernel's word is final */
+			reg->disarmed = (reg->events & EPOLLONESHOT) != 0;
+			events[kept++] = (struct epoll_event){ .events = events[i].events, .data.u64 = reg->data };
+		}
+		smc_unlock(&reg->set->lock);
+	}
+	if (bell)
+		heard_bell(set);
+	return kept;
+}
+
+/* What the kernel has now, after the first `have` entries. -1 and errno when it finds a fault. */
+static int ask_kernel(struct call *k, int have, bool *tags)
+{
+	struct epset *set = k->set;
+	int room = k->max - have, r, kept = 0;
+
+	atomic_store_explicit(&set->asked, smc_now_ns(), memory_order_relaxed);
+	atomic_store_explicit(&set->skipped, 0, memory_order_relaxed);
+	/* tags may have taken the place of what is the application's */
+	for (int i = 0; i < ASK_AGAIN; i++) {
+		r = real.epoll_wait(k->epfd, k->events + have + kept, room - kept, 0);
+		if (r <= 0)
+			return kept ? kept : r;
+		int n = epset_translate(set, k->events + have + kept, r, tags);
+		bool full = kept + r == room;
+		kept += n;
+		if (!full || n == r)
+			break;
+	}
+	return kept;
+}
+
+static bool ask_due(struct epset *set)
+{
+	uint32_t skipped = atomic_load_explicit(&set->skipped, memory_order_relaxed) + 1;
+
+	atomic_store_explicit(&set->skipped, skipped, memory_order_relaxed);
+	return skipped >= ASK_CALLS || set->ninner ||
+	       smc_now_ns() - atomic_load_explicit(&set->asked, memory_order_relaxed) >= ASK_NS;
+}
+
+/* ---- both sides ---- */
+
+static void look_around(struct epset *set)
+{
+	if (link_attention())
+		link_harvest();
+	if (__builtin_expect(set->ninner, 0))
+		epset_settle_inner(set, EPSET_NEST_DEPTH);
+}
+
+/* Events there are now, without waiting. When both sides have some they fill the result in turn, so that
+ * neither starves the other however small it is. */
+static int gather(struct call *k)
+{
+	struct epset *set = k->set;
+	bool tags = false, due, first;
+	int n = 0, r;
+
+	look_around(set);
+	due = ask_due(set);
+	first = due && atomic_load_explicit(&set->nready, memory_order_relaxed) &&
+		(atomic_fetch_xor_explicit(&set->turn, 1, memory_order_relaxed) & 1);
+	if (first && (n = ask_kernel(k, 0, &tags)) < 0)
+		return n;
+	if (n < k->max)
+		n += epset_collect(set, k->events + n, k->max - n, LOOK_CALL);
+	/* with nothing to report, spinning or sleeping asks the kernel anyway */
+	if (first || n == k->max || !(n ? due : !k->until))
+		return n;
+	if ((r = ask_kernel(k, n, &tags)) < 0)
+		return n ? n : r;
+	if (!n && !r && tags)
+		return epset_collect(set, k->events, k->max, LOOK_CALL);
+	return n + r;
+}
+
+static int spin_once(struct call *k, uint64_t now)
+{
+	struct epset *set = k->set;
+	bool tags = false;
+	int n;
+
+	for (int i = 0; i < 8; i++) {
+		if (link_attention())
+			link_harvest();
+		if ((n = epset_collect(set, k->events, k->max, LOOK_SPIN)))
+			return n;
+		smc_cpu_relax();
+	}
+	if (now - atomic_load_explicit(&set->asked, memory_order_relaxed) < ASK_NS_SPINNING)
+		return 0;
+	if (set->ninner)
+		epset_settle_inner(set, EPSET_NEST_DEPTH);
+	return ask_kernel(k, 0, &tags); /* tags listed: the next round looks */
+}
+
+static int spin(struct call *k)
+{
+	struct epset *set = k->set;
+	uint64_t left = until_left_ns(k->until), budget = smc_spin_budget_ns();
+	uint64_t start, now, last;
+	bool preempted = false;
+	int n;
+
+	if (!smc_spin_worth(&set->spin, set->peer_cpu))
+		return 0;
+	start = last = now = smc_now_ns();
+	if (budget > left)
+		budget = left;
+	do {
+		n = spin_once(k, now);
+		now = smc_now_ns();
+		preempted = now - last > PREEMPTED_NS;
+		last = now;
+	} while (!n && now - start < budget && !preempted);
+	smc_spin_result(&set->spin, n > 0, preempted && n <= 0);
+	return n;
+}
+
+/* ---- sleeping ---- */
+
+static struct epset *fall_asleep(struct epset *set)
+{
+	atomic_fetch_add(&set->waiting, 1);
+	epset_asleep_in = set;
+	link_asleep();
+	return set;
+}
+
+/* Also when the thread is cancelled in the kernel. */
+static void wake_up(struct epset **set)
+{
+	link_awake();
+	epset_asleep_in = NULL;
+	atomic_fetch_sub(&(*set)->waiting, 1);
+}
+
+static int sleep_in_kernel(struct call *k)
+{
+	struct epset *set = k->set;
+
+	smc_lock(&set->lock);
+	bool bells = !set->forked && epset_put_bells(set);
+	smc_unlock(&set->lock);
+	if (bells) {
+		if (smc_wait_totals)
+			atomic_fetch_add_explicit(&smc_wait_totals->sleeps, 1, memory_order_relaxed);
+		return kernel_wait(k);
+	}
+	struct pollfd p[2] = { { .fd = k->epfd, .events = POLLIN } };
+	int r = latch_sleep(p, 1, k->until, k->mask);
+	return r > 0 ? real.epoll_wait(k->epfd, k->events, k->max, 0) : r;
+}
+
+/* See epset_wake for why no wake-up is lost. As epoll_wait; *tags as epset_translate. */
+static int sleep_on(struct call *k, bool *tags)
+{
+	__attribute__((cleanup(wake_up))) struct epset *set = fall_asleep(k->set);
+	int n;
+
+	look_around(set);
+	if ((n = epset_collect(set, k->events, k->max, LOOK_ARM)))
+		return n;
+	n = sleep_in_kernel(k);
+	return n > 0 ? epset_translate(set, k->events, n, tags) : n;
+}
+
+static void leave_direct(struct epset **set)
+{
+	atomic_fetch_sub(&(*set)->direct, 1);
+}
+
+/* Nothing of the set is ours: *over says whether the result is final. */
+static int wait_plain(struct call *k, bool *over)
+{
+	__attribute__((cleanup(leave_direct))) struct epset *set = k->set;
+	bool tags = false;
+	int n;
+
+	/* counted, then looked; who attaches does it the other way round and rings */
+	atomic_fetch_add(&set->direct, 1);
+	*over = false;
+	if (epset_special(set))
+		return 0;
+	n = kernel_wait(k);
+	*over = n <= 0;
+	if (n > 0 && (n = epset_translate(set, k->events, n, &tags)))
+		*over = true;
+	return n;
+}
+
+static int wait_for_events(struct call *k)
+{
+	bool over = false, tags;
+	int n;
+
+	for (;;) {
+		if (!epset_special(k->set)) {
+			n = wait_plain(k, &over);
+			if (over)
+				return n;
+			if (until_over(k->until) && !epset_special(k->set))
+				return 0;
+			continue;
+		}
+		if ((n = gather(k)) || until_over(k->until))
+			return n;
+		if ((n = spin(k)))
+			return n;
+		if ((n = sleep_on(k, &tags)))
+			return n;
+	}
+}
+
+/* ---- what the application calls ---- */
+
+/* NULL: nothing for us to do, libc's call is all there is. */
+static struct epset *set_of(int epfd, const struct epoll_event *events, int max)
+{
+	struct fd_object *o = fdtable_get(epfd);
+
+	if (__builtin_expect(!o || o->type != FD_EPOLL, 1))
+		return NULL;
+	if (!((struct epset *)o)->touched && !((struct epset *)o)->ninner)
+		return NULL;
+	/* faults that the kernel finds */
+	if (max <= 0 || (uintptr_t)events < 4096)
+		return NULL;
+	return epset_get(epfd);
+}
+
+static int wait_in(struct epset *set, int epfd, struct epoll_event *events, int max, until_t until, const sigset_t *mask)
+{
+	struct call k = { set, epfd, events, max, until, mask };
+	int saved = errno;
+	int n = wait_for_events(&k);
+
+	epset_put(set);
+	if (n >= 0)
+		errno = saved;
+	return n;
+}
+
+static int bad_epfd(void)
+{
+	errno = EBADF;
+	return -1;
+}
+
+SMC_EXPORT int epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
+{
+	struct epset *set = set_of(epfd, events, max);
+
+	if (set)
+		return wait_in(set, epfd, events, max, until_ms(timeout), NULL);
+	return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_wait(epfd, events, max, timeout);
+}
+
+SMC_EXPORT int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout, const sigset_t *mask)
+{
+	struct epset *set = set_of(epfd, events, max);
+
+	if (set)
+		return wait_in(set, epfd, events, max, until_ms(timeout), mask);
+	return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_pwait(epfd, events, max, timeout, mask);
+}
+
+SMC_EXPORT int epoll_pwait2(int epfd, struct epoll_event *events, int max, const struct timespec *timeout,
+			    const sigset_t *mask)
+{
+	struct epset *set = until_valid(timeout) ? set_of(epfd, events, max) : NULL;
+
+	if (set)
+		return wait_in(set, epfd, events, max, until_timespec(timeout), mask);
+	return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_pwait2(epfd, events, max, timeout, mask);
+}
