@@ -8,9 +8,8 @@
 #include <limits.h>
 #include <sys/ioctl.h>
 
-#ifndef TCP_ESTABLISHED
-#define TCP_ESTABLISHED 1 /* include/net/tcp_states.h: kernel ABI through tcpi_state */
-#endif
+/* tcpi_state, kernel ABI (include/net/tcp_states.h); netinet/tcp.h has them but clashes with linux/tcp.h */
+enum { TCP_ESTABLISHED = 1, TCP_TIME_WAIT = 6, TCP_CLOSE = 7, TCP_CLOSE_WAIT = 8, TCP_LAST_ACK = 9, TCP_CLOSING = 11 };
 
 /* ---- state and what is told of it ---- */
 
@@ -180,9 +179,7 @@ int smc_stream_sleep(struct smc_stream *s, struct smc_waiter *w, uint32_t seq, u
 		atomic_fetch_add_explicit(&smc_wait_totals->sleeps, 1, relaxed);
 	/* Without a timeout the kernel restarts the wait after a handler with SA_RESTART, with one it never
 	 * does: the rules of recv and send with and without SO_RCVTIMEO and SO_SNDTIMEO. */
-	atomic_fetch_add_explicit(&s->sleepers, 1, relaxed);
-	int r = smc_sys.futex_wait(&w->seq, seq, t);
-	atomic_fetch_sub_explicit(&s->sleepers, 1, relaxed);
+	int r = smc_sys.sleep(&w->seq, seq, t, &s->sleepers);
 	return r == -EINTR ? -EINTR : 0;
 }
 
@@ -223,21 +220,62 @@ void smc_stream_tcp_event(struct smc_stream *s)
 
 /* ---- going down ---- */
 
+bool smc_stream_fin(struct smc_stream *s)
+{
+	struct tcp_info info;
+
+	if (tcp_info(s->fd, &info))
+		return true;
+	switch (info.tcpi_state) {
+	case TCP_CLOSE:
+	case TCP_CLOSE_WAIT:
+	case TCP_CLOSING:
+	case TCP_LAST_ACK:
+	case TCP_TIME_WAIT:
+		return true;
+	}
+	return false;
+}
+
 bool smc_stream_peer_gone(struct smc_stream *s)
 {
 	struct smc_channel *c = s->channel;
-	struct pollfd p = { .fd = s->fd, .events = POLLRDHUP };
 	struct iovec bytes[2];
 	size_t sum;
 
-	if (c->ops->tx_flags(c) & SMC_PEER_CLOSED)
+	if (atomic_load(&s->end->peer_died) || (c->ops->tx_flags(c) & SMC_PEER_CLOSED))
 		return true;
-	if (smc_sys.poll(&p, 1, 0) < 0 || !p.revents)
+	if (!smc_stream_fin(s))
 		return false;
-	if (p.revents & (POLLERR | POLLHUP | POLLNVAL))
-		return true;
-	/* FIN. Who shuts down or closes freezes what it writes first; who died did not. */
-	return rx_mode(s) != SMC_RX_BACK && c->ops->rx_peek(c, bytes, &sum) == SMC_RX_OPEN && !sum;
+	return rx_mode(s) != SMC_RX_BACK && c->ops->rx_peek(c, true, bytes, &sum) == SMC_RX_OPEN && !sum;
+}
+
+void smc_stream_tx_died(struct smc_stream *s)
+{
+	struct iovec bytes[2];
+
+	atomic_store(&s->end->peer_died, 1);
+	if (tx_mode(s) != SMC_TX_FAST)
+		return;
+	smc_stream_tx_down(s, SMC_REASON_PEER_LEFT);
+	if (!s->channel->ops->tx_unread(s->channel, s->end->resend_at, bytes)) {
+		smc_stream_set_tx(s, SMC_TX_BACK);
+		return;
+	}
+	/* The dead end's kernel answers bytes with a reset, as it would have sent one for the unread. The error is
+	 * ours to tell, for the FIN came first; until then the mode stays RESEND. */
+	atomic_store(&s->end->reset_due, 1);
+	smc_stream_resend(s);
+	smc_stream_set_tx(s, SMC_TX_RESEND);
+}
+
+void smc_stream_mourn(struct smc_stream *s)
+{
+	smc_lock(&s->end->tx_lock);
+	smc_stream_tx_died(s);
+	smc_unlock(&s->end->tx_lock);
+	smc_stream_set_rx(s, SMC_RX_BACK);
+	smc_stream_set_reason(s, SMC_REASON_PEER_LEFT);
 }
 
 bool smc_stream_resend(struct smc_stream *s)
@@ -269,7 +307,7 @@ bool smc_stream_progress(struct smc_stream *s)
 	smc_lock(&s->end->tx_lock);
 	if (tx_mode(s) == SMC_TX_FAST && s->channel->ops->tx_flags(s->channel) & SMC_PEER_FROZEN)
 		smc_stream_tx_down(s, SMC_REASON_PEER_LEFT);
-	if (tx_mode(s) == SMC_TX_RESEND)
+	if (tx_mode(s) == SMC_TX_RESEND && !atomic_load(&s->end->reset_due))
 		more = !smc_stream_resend(s);
 	smc_unlock(&s->end->tx_lock);
 	return more;
@@ -370,7 +408,7 @@ void smc_stream_close(struct smc_stream *s)
 	tx_hand_back(s, SMC_REASON_SHUTDOWN);
 	smc_unlock(&s->end->tx_lock);
 	smc_lock(&s->end->rx_lock);
-	if (rx_mode(s) == SMC_RX_FAST && c->ops->rx_peek(c, bytes, &sum) == SMC_RX_OPEN && sum) {
+	if (rx_mode(s) == SMC_RX_FAST && c->ops->rx_peek(c, true, bytes, &sum) == SMC_RX_OPEN && sum) {
 		/* TCP answers a close with unread bytes by a reset: let the kernel do so */
 		struct linger hard = { .l_onoff = 1, .l_linger = 0 };
 		smc_sys.setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));

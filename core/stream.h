@@ -44,6 +44,8 @@ struct smc_end {
 	_Atomic uint32_t corked;     /* TCP_CORK is set, or the last send over TCP had MSG_MORE */
 	_Atomic uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0 = none */
 	_Atomic uint32_t rcvlowat;
+	_Atomic uint32_t peer_died; /* FIN or RST came, and the peer had not frozen what it writes */
+	_Atomic uint32_t reset_due; /* it died with bytes of ours unread: TCP would have said ECONNRESET, once */
 	_Atomic uint32_t rx_shut; /* shutdown(SHUT_RD): end-of-file once what is there was read */
 
 	_Alignas(64) struct smc_lock tx_lock;
@@ -101,6 +103,9 @@ void smc_stream_promise(struct smc_stream *s);
  * SIGPIPE is raised as the kernel would. */
 ssize_t smc_stream_send(struct smc_stream *s, const struct msghdr *msg, int flags);
 ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags);
+
+/* A pointer that the kernel would refuse with EFAULT, as far as can be told without asking it. */
+bool smc_bad_pointer(const void *p);
 
 /* What poll would say: a POLL* mask of `events` and those always reported. Asks the kernel only when the
  * channel does not settle it. With `arm`, whoever makes an unmet event true will ring the bell. */

@@ -43,8 +43,9 @@ struct cursor {
 	size_t left;
 };
 
-/* 0, or the error the kernel would give for such a list. */
-int smc_cursor_init(struct cursor *c, const struct msghdr *msg);
+/* 0, or the error the kernel would give for such a list. Pointers into the first page are refused as the kernel
+ * does (EFAULT); others cannot be checked without a system call. `untouched`: the memory will not be used. */
+int smc_cursor_init(struct cursor *c, const struct msghdr *msg, bool untouched);
 /* Copies between the list and [base, base + n), n <= left. `out`: from the list. */
 void smc_cursor_copy(struct cursor *c, void *base, size_t n, bool out);
 void smc_cursor_advance(struct cursor *c, size_t n);
@@ -56,6 +57,9 @@ enum { CURSOR_SLOTS = 16 };
 /* Sleeps until the waiter's word changes from `seq`, the deadline passes (-EAGAIN) or a signal (-EINTR). */
 int smc_stream_sleep(struct smc_stream *s, struct smc_waiter *w, uint32_t seq, uint64_t deadline);
 
+/* A deadline that never comes, for waits that must not be restarted after a signal (smc_stream_sleep). */
+#define SMC_FAR (UINT64_MAX / 2)
+
 /* Deadline for a socket timeout in ns (0 = none): absolute, 0 = never. */
 static inline uint64_t deadline_after(uint64_t timeout_ns)
 {
@@ -65,9 +69,17 @@ static inline uint64_t deadline_after(uint64_t timeout_ns)
 /* Waits for the kernel socket: 0, -EAGAIN at the deadline, -EINTR. */
 int smc_stream_sleep_tcp(int fd, short events, uint64_t deadline);
 
-/* Is the peer of a FAST writer gone? The kernel says so; a FIN alone also means that when the peer did not
- * say before it that its own direction ends. */
+/* Has FIN or RST come? (asks the kernel; our own shutdown does not count) */
+bool smc_stream_fin(struct smc_stream *s);
+
+/* Is the peer of a FAST writer gone? It said so itself; or FIN or RST came without its having frozen what it
+ * writes, as those who shut down or close do. */
 bool smc_stream_peer_gone(struct smc_stream *s);
+
+/* The peer is dead: with the tx lock, for a FAST writer. */
+void smc_stream_tx_died(struct smc_stream *s);
+/* The peer is dead and the channel drained: what TCP does next is arranged. With the rx lock, not the tx lock. */
+void smc_stream_mourn(struct smc_stream *s);
 
 /* With the tx lock: FAST -> RESEND. */
 void smc_stream_tx_down(struct smc_stream *s, enum smc_reason reason);

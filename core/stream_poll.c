@@ -5,7 +5,7 @@
 #include <sys/ioctl.h>
 
 #define READ_BITS (POLLIN | POLLRDNORM)
-#define WRITE_BITS (POLLOUT | POLLWRNORM | POLLWRBAND)
+#define WRITE_BITS (POLLOUT | POLLWRNORM) /* TCP never says POLLWRBAND */
 
 /* What the channel says about reading: READ_BITS or nothing. *kernel: ask the kernel socket too. */
 static short rx_bits(struct smc_stream *s, bool *kernel)
@@ -18,11 +18,11 @@ static short rx_bits(struct smc_stream *s, bool *kernel)
 		*kernel = true;
 		/* bytes may be in the channel already: a read finds out */
 		return rx_mode(s) == SMC_RX_TCP && s->end->rx_promised && s->channel->ops->rx_opened(s->channel, &opened) &&
-				       opened == s->end->tcp_read && s->channel->ops->rx_peek(s->channel, bytes, &n) == SMC_RX_OPEN && n ?
+				       opened == s->end->tcp_read && s->channel->ops->rx_peek(s->channel, true, bytes, &n) == SMC_RX_OPEN && n ?
 			       READ_BITS :
 			       0;
 	}
-	if (s->channel->ops->rx_peek(s->channel, bytes, &n) != SMC_RX_OPEN)
+	if (s->channel->ops->rx_peek(s->channel, true, bytes, &n) != SMC_RX_OPEN)
 		*kernel = true;
 	uint32_t low = atomic_load_explicit(&s->end->rcvlowat, relaxed);
 	if (low > s->channel->rx_size / 2)
@@ -103,7 +103,7 @@ long smc_stream_unread(struct smc_stream *s)
 	if (rx_mode(s) == SMC_RX_BACK)
 		return queued;
 	/* all of TCP is before the channel's first byte, as long as the channel was not frozen */
-	if (s->channel->ops->rx_opened(s->channel, &opened) && s->channel->ops->rx_peek(s->channel, bytes, &n) != SMC_RX_OPEN)
+	if (s->channel->ops->rx_opened(s->channel, &opened) && s->channel->ops->rx_peek(s->channel, true, bytes, &n) != SMC_RX_OPEN)
 		n = 0;
 	return queued + (long)n;
 }
@@ -116,5 +116,7 @@ long smc_stream_unsent(struct smc_stream *s)
 	smc_sys.ioctl(s->fd, SIOCOUTQ, &queued);
 	if (tx_mode(s) != SMC_TX_FAST)
 		return queued;
-	return queued + (long)(s->channel->tx_size - s->channel->ops->tx_reserve(s->channel, room));
+	/* TCP counts what the peer's kernel has not taken; half of the ring stands for the peer's receive buffer */
+	size_t used = s->channel->tx_size - s->channel->ops->tx_reserve(s->channel, room), taken = s->channel->tx_size / 2;
+	return queued + (long)(used > taken ? used - taken : 0);
 }

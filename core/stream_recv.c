@@ -61,17 +61,14 @@ static bool take_piece(struct call *k, struct iovec bytes[2], size_t n)
 	return false;
 }
 
-/* The channel is empty and the kernel socket had an event: is the peer gone? */
-static bool peer_is_gone(struct call *k)
+/* The channel is empty and the kernel socket had an event: did the peer die? */
+static bool peer_is_dead(struct call *k)
 {
-	struct pollfd p = { .fd = k->s->fd, .events = POLLIN | POLLRDHUP };
 	struct iovec bytes[2];
 	size_t sum;
 
-	if (smc_sys.poll(&p, 1, 0) < 0 || !p.revents)
-		return false;
 	/* what it wrote before it went is there by now */
-	return k->s->channel->ops->rx_peek(k->s->channel, bytes, &sum) == SMC_RX_OPEN && !sum;
+	return smc_stream_fin(k->s) && k->s->channel->ops->rx_peek(k->s->channel, true, bytes, &sum) == SMC_RX_OPEN && !sum;
 }
 
 static size_t take_fast(struct call *k)
@@ -83,7 +80,7 @@ static size_t take_fast(struct call *k)
 	while (k->c.left) {
 		struct iovec bytes[2];
 		size_t n;
-		enum smc_rx_state state = ch->ops->rx_peek(ch, bytes, &n);
+		enum smc_rx_state state = ch->ops->rx_peek(ch, k->peek, bytes, &n);
 
 		if (state == SMC_RX_TORN) {
 			smc_stream_set_reason(s, SMC_REASON_PEER_TORN);
@@ -102,8 +99,8 @@ static size_t take_fast(struct call *k)
 		if (n > PIECE && !k->peek)
 			n = PIECE;
 		if (!n) {
-			if ((atomic_load_explicit(&s->end->tcp_event, relaxed) & SMC_EVENT_RX) && peer_is_gone(k))
-				smc_stream_set_rx(s, SMC_RX_BACK);
+			if ((atomic_load_explicit(&s->end->tcp_event, relaxed) & SMC_EVENT_RX) && peer_is_dead(k))
+				smc_stream_mourn(s);
 			break;
 		}
 		if (!take_piece(k, bytes, n))
@@ -159,10 +156,9 @@ static size_t step(struct call *k)
 	case SMC_RX_DRAIN:
 		return take_drain(k);
 	case SMC_RX_FAST:
-		n = take_fast(k);
-		return n || k->over || rx_mode(s) == SMC_RX_FAST ? n : step(k);
-	default:
-		return take_tcp(k, k->c.left);
+		return take_fast(k);
+	default: /* found BACK: the caller goes to the kernel */
+		return 0;
 	}
 }
 
@@ -184,7 +180,7 @@ static bool something(void *context)
 	case SMC_RX_TCP:
 		return s->end->rx_promised && s->channel->ops->rx_opened(s->channel, &opened);
 	case SMC_RX_FAST:
-		return s->channel->ops->rx_peek(s->channel, bytes, &n) != SMC_RX_OPEN || n > look->seen;
+		return s->channel->ops->rx_peek(s->channel, look->seen != 0, bytes, &n) != SMC_RX_OPEN || n > look->seen;
 	case SMC_RX_DRAIN:
 		return false;
 	default:
@@ -226,6 +222,32 @@ static size_t enough(struct smc_stream *s, size_t wanted, int flags)
 	return low > wanted ? wanted : low ? low : 1;
 }
 
+/* TCP has the rest of the stream: the kernel ends the call, waiting or not, with the flags as they were. */
+static ssize_t finish_in_kernel(struct call *k, struct msghdr *msg, int flags, size_t got)
+{
+	struct smc_stream *s = k->s;
+	struct iovec iov[CURSOR_SLOTS];
+	struct msghdr rest = smc_cursor_msg(&k->c, iov, CURSOR_SLOTS, k->c.left);
+
+	if (!got && !k->peek && k->c.left && atomic_load(&s->end->peer_died)) {
+		int queued = 0;
+		smc_sys.ioctl(s->fd, SIOCINQ, &queued);
+		if (!queued && atomic_exchange(&s->end->reset_due, 0))
+			return -ECONNRESET;
+	}
+	if (got >= enough(s, got + k->c.left, flags))
+		flags |= MSG_DONTWAIT;
+	ssize_t n = smc_sys.recvmsg(s->fd, got ? &rest : msg, flags);
+	if (n > 0 && !k->peek)
+		count(&s->stats->rx[SMC_CARRIER_TCP], (size_t)n);
+	if (!got)
+		return n;
+	msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+	msg->msg_controllen = 0;
+	msg->msg_namelen = 0;
+	return (ssize_t)got + (n > 0 ? n : 0);
+}
+
 ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 {
 	struct smc_end *end = s->end;
@@ -236,7 +258,7 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 
 	if (flags & (MSG_OOB | MSG_ERRQUEUE))
 		return smc_sys.recvmsg(s->fd, msg, flags);
-	if ((r = smc_cursor_init(&k.c, msg)))
+	if ((r = smc_cursor_init(&k.c, msg, flags & MSG_TRUNC)))
 		return r;
 	k.peek = flags & MSG_PEEK;
 	k.discard = flags & MSG_TRUNC;
@@ -250,6 +272,8 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 	struct cursor start = k.c;
 
 	for (;;) {
+		if (rx_mode(s) == SMC_RX_BACK)
+			return finish_in_kernel(&k, msg, flags, k.peek ? 0 : got);
 		smc_lock(&end->rx_lock);
 		if (k.peek) {
 			k.c = start;
@@ -260,21 +284,24 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 			got += n;
 			if (!n || k.peek)
 				break;
-		} while (k.c.left);
+			/* the kernel ends a read for reasons of its own (urgent data): one call to it, one answer */
+		} while (k.c.left && (got < target || rx_mode(s) == SMC_RX_FAST));
 		smc_unlock(&end->rx_lock);
 		r = 0;
-		if (k.over || got >= target)
+		if (k.over || (got >= target && (wanted || wait || smc_stream_unread(s))))
 			break;
-		if (atomic_load_explicit(&end->rx_shut, relaxed))
+		if (atomic_load_explicit(&end->rx_shut, relaxed) && rx_mode(s) != SMC_RX_BACK)
 			break;
 		r = -EAGAIN;
-		if (!wait || (r = wait_rx(s, k.peek ? got : 0, deadline)))
+		if (rx_mode(s) != SMC_RX_BACK && (!wait || (r = wait_rx(s, k.peek ? got : 0, got && !k.peek && !deadline ? SMC_FAR : deadline))))
 			break;
 	}
-	msg->msg_flags = 0;
+	msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
 	msg->msg_controllen = 0;
 	msg->msg_namelen = 0;
-	if (got || !wanted)
+	if (got)
 		return (ssize_t)got;
+	if (!wanted)
+		return r == -EAGAIN && !wait ? r : 0;
 	return k.over ? k.answer : r;
 }

@@ -6,17 +6,24 @@ enum { UIO_MAXIOV_KERNEL = 1024 }; /* the kernel's UIO_MAXIOV, part of its ABI *
 
 /* ---- iovec lists ---- */
 
-int smc_cursor_init(struct cursor *c, const struct msghdr *msg)
+bool smc_bad_pointer(const void *p)
+{
+	return (uintptr_t)p < 4096 || (intptr_t)p < 0;
+}
+
+int smc_cursor_init(struct cursor *c, const struct msghdr *msg, bool untouched)
 {
 	size_t left = 0;
 
 	if (msg->msg_iovlen > UIO_MAXIOV_KERNEL)
 		return -EMSGSIZE;
+	if (msg->msg_iovlen && smc_bad_pointer(msg->msg_iov))
+		return -EFAULT;
 	for (size_t i = 0; i < msg->msg_iovlen; i++) {
 		size_t len = msg->msg_iov[i].iov_len;
 		if ((ssize_t)len < 0)
 			return -EINVAL;
-		if (len && (uintptr_t)msg->msg_iov[i].iov_base < 4096)
+		if (len && !untouched && smc_bad_pointer(msg->msg_iov[i].iov_base))
 			return -EFAULT;
 		left += len > (size_t)INT_MAX - left ? (size_t)INT_MAX - left : len;
 	}
@@ -153,7 +160,7 @@ static ssize_t send_fast(struct smc_stream *s, struct cursor *c)
 	ssize_t moved = 0;
 
 	if (peer_died(s)) {
-		smc_stream_set_tx(s, SMC_TX_BACK);
+		smc_stream_tx_died(s);
 		return 0;
 	}
 
@@ -182,8 +189,8 @@ static ssize_t send_fast(struct smc_stream *s, struct cursor *c)
 	return moved;
 }
 
-/* With the tx lock: one step. > 0 bytes moved; 0 = the mode changed, go on; -EAGAIN = must wait; other error. */
-static ssize_t step(struct smc_stream *s, struct cursor *c, int flags)
+/* With the tx lock: one step of a call that has `moved` bytes so far. > 0 bytes moved; 0 = the mode changed, go on; -EAGAIN = must wait; other error. */
+static ssize_t step(struct smc_stream *s, struct cursor *c, int flags, bool moved)
 {
 	ssize_t n;
 
@@ -197,6 +204,14 @@ static ssize_t step(struct smc_stream *s, struct cursor *c, int flags)
 		n = send_fast(s, c);
 		return n || tx_mode(s) != SMC_TX_FAST ? n : -EAGAIN;
 	case SMC_TX_RESEND:
+		if (atomic_load_explicit(&s->end->reset_due, relaxed) && atomic_exchange(&s->end->reset_due, 0)) {
+			if (moved) { /* the next call gets it */
+				atomic_store(&s->end->reset_due, 1);
+				return -ECONNRESET;
+			}
+			smc_stream_set_tx(s, SMC_TX_BACK);
+			return -ECONNRESET;
+		}
 		return smc_stream_resend(s) ? 0 : -EAGAIN;
 	default:
 		return send_tcp(s, c, flags);
@@ -258,7 +273,7 @@ ssize_t smc_stream_send(struct smc_stream *s, const struct msghdr *msg, int flag
 		smc_stream_hand_back(s, flags & MSG_OOB ? SMC_REASON_OOB : SMC_REASON_KERNEL_CALL);
 		return smc_sys.sendmsg(s->fd, msg, flags);
 	}
-	if ((r = smc_cursor_init(&c, msg)))
+	if ((r = smc_cursor_init(&c, msg, false)))
 		return r;
 	bool wait = !(flags & MSG_DONTWAIT) && !atomic_load_explicit(&end->nonblock, relaxed);
 	uint64_t timeout = atomic_load_explicit(&end->sndtimeo_ns, relaxed), deadline = 0;
@@ -269,7 +284,7 @@ ssize_t smc_stream_send(struct smc_stream *s, const struct msghdr *msg, int flag
 
 	for (;;) {
 		smc_lock(&end->tx_lock);
-		while ((n = step(s, &c, flags)) >= 0) {
+		while ((n = step(s, &c, flags, total > 0)) >= 0) {
 			total += n;
 			if (!c.left)
 				break;
@@ -281,7 +296,8 @@ ssize_t smc_stream_send(struct smc_stream *s, const struct msghdr *msg, int flag
 			continue;
 		if (!wait)
 			break;
-		if ((n = wait_tx(s, deadline)))
+		/* with bytes in hand a signal ends the call, whatever SA_RESTART says: so the wait has an end */
+		if ((n = wait_tx(s, total && !deadline ? SMC_FAR : deadline)))
 			break;
 	}
 	return total ? total : n < 0 ? n : 0;

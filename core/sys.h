@@ -28,6 +28,9 @@ struct smc_sys {
 	int (*fcntl)(int fd, int cmd, long arg);
 	/* FUTEX_WAIT / FUTEX_WAKE on a word that other processes may share; timeout NULL = for ever */
 	int (*futex_wait)(_Atomic uint32_t *word, uint32_t expected, const struct timespec *timeout);
+	/* The same, as a cancellation point; *sleepers is one higher meanwhile, also when the thread is cancelled
+	 * only until then. */
+	int (*sleep)(_Atomic uint32_t *word, uint32_t expected, const struct timespec *timeout, _Atomic uint32_t *sleepers);
 	int (*futex_wake)(_Atomic uint32_t *word, int count);
 	int (*gettid)(void);
 	/* 0 if there is such a thread or process, -ESRCH if not */

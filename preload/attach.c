@@ -163,8 +163,8 @@ static void compare(void *context, struct conn *c)
 	if (s->found || c->stream.connector || !c->stream.end || !rv_same_addr(&c->remote, &s->m->client))
 		return;
 	smc_lock(&c->lock);
-	if (c->nfds && !c->local.family)
-		addr_of_socket(c->stream.fd, &c->local, &c->remote);
+	if (c->nfds)
+		conn_fill_addresses(c);
 	if (c->nfds && rv_same_addr(&c->local, &s->m->server)) {
 		conn_ref(c);
 		s->found = c;

@@ -20,6 +20,7 @@ static inline bool call_enter_rx(struct conn *c)
 	if (__builtin_expect(smc_stream_rx_plain(&c->stream), 1))
 		return true;
 	atomic_fetch_sub(&c->stream.rx_calls, 1);
+	smc_stream_promise(&c->stream); /* our count may have kept who attached from it */
 	return false;
 }
 

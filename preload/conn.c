@@ -119,8 +119,6 @@ struct conn *conn_get(int fd)
 
 /* ---- the end of a connection ---- */
 
-static void fill_addresses(struct conn *c);
-
 static void log_end(struct conn *c, const char *event)
 {
 	const struct smc_stats_slot *s = c->stream.stats;
@@ -149,7 +147,7 @@ static void finish(struct conn *c)
 	if (s->channel && last)
 		smc_stream_close(s);
 	if (last && smc_log_level) {
-		fill_addresses(c);
+		conn_fill_addresses(c);
 		log_end(c, "closed");
 	}
 	if (s->channel && last)
@@ -371,7 +369,7 @@ int conn_attach(struct conn *c)
 	return r;
 }
 
-static void fill_addresses(struct conn *c)
+void conn_fill_addresses(struct conn *c)
 {
 	struct smc_stats_slot *s = c->stream.stats;
 
@@ -394,7 +392,7 @@ static void consider(struct conn *c)
 		smc_unlock(&c->lock);
 		return;
 	}
-	fill_addresses(c);
+	conn_fill_addresses(c);
 	uint32_t foreign = atomic_load(&c->stream.end->foreign);
 	if (foreign)
 		reason = (enum smc_reason)foreign;
@@ -436,7 +434,7 @@ void conn_count(struct conn *c, bool tx, ssize_t n)
 		return;
 	if (__builtin_expect(!c->local.family, 0)) { /* not at connect or accept: many connections end right after */
 		smc_lock(&c->lock);
-		fill_addresses(c);
+		conn_fill_addresses(c);
 		smc_unlock(&c->lock);
 	}
 	/* several threads may lose a count here; it is for people, and a locked add is not free */
@@ -476,7 +474,7 @@ static void log_open(void *context, struct conn *c)
 {
 	(void)context;
 	if (state_of(c) != CONN_IDLE && c->stream.end) {
-		fill_addresses(c);
+		conn_fill_addresses(c);
 		log_end(c, "open-at-exit");
 	}
 }

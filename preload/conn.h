@@ -102,6 +102,9 @@ static inline bool conn_attached(const struct conn *c)
 	return __atomic_load_n(&c->stream.channel, __ATOMIC_ACQUIRE) != NULL;
 }
 
+/* Asks the kernel for addresses not known yet, and shows them in the stats. c->lock is held. */
+void conn_fill_addresses(struct conn *c);
+
 /* All connections of this process, for the service thread: calls visit with a reference held. */
 void conn_each(void (*visit)(void *context, struct conn *c), void *context);
 

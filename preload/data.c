@@ -101,7 +101,7 @@ SMC_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t size, int 
 
 static ssize_t recv_msg(struct conn *c, struct msghdr *msg, int flags)
 {
-	if (!msg) {
+	if (smc_bad_pointer(msg)) {
 		errno = EFAULT;
 		return -1;
 	}
@@ -119,6 +119,11 @@ static int recv_many(struct conn *c, struct mmsghdr *msgs, unsigned int n, int f
 {
 	struct timespec now, end = { 0 };
 	unsigned int done = 0;
+
+	if (n && smc_bad_pointer(msgs)) {
+		errno = EFAULT;
+		return -1;
+	}
 
 	if (timeout) {
 		clock_gettime(CLOCK_MONOTONIC, &end);
@@ -271,7 +276,7 @@ SMC_EXPORT ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset
 
 static ssize_t send_msg(struct conn *c, const struct msghdr *msg, int flags)
 {
-	if (!msg) {
+	if (smc_bad_pointer(msg)) {
 		errno = EFAULT;
 		return -1;
 	}
@@ -281,7 +286,7 @@ static ssize_t send_msg(struct conn *c, const struct msghdr *msg, int flags)
 SMC_EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	look_at_flags(fd, flags);
-	if (msg && msg->msg_control && msg->msg_controllen)
+	if (!smc_bad_pointer(msg) && msg->msg_control && msg->msg_controllen)
 		passing_look(msg);
 	SEND(fd, real.sendmsg(fd, msg, flags), send_msg(c, msg, flags));
 }
@@ -290,6 +295,10 @@ static int send_many(struct conn *c, struct mmsghdr *msgs, unsigned int n, int f
 {
 	unsigned int done = 0;
 
+	if (n && smc_bad_pointer(msgs)) {
+		errno = EFAULT;
+		return -1;
+	}
 	for (; done < n && done < 1024; done++) {
 		ssize_t r = smc_stream_send(&c->stream, &msgs[done].msg_hdr, flags);
 		if (r < 0)
@@ -305,7 +314,7 @@ SMC_EXPORT int sendmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags)
 	int r;
 
 	look_at_flags(fd, flags);
-	for (unsigned int i = 0; msgs && i < n; i++)
+	for (unsigned int i = 0; !smc_bad_pointer(msgs) && i < n && i < 1024; i++)
 		if (msgs[i].msg_hdr.msg_control && msgs[i].msg_hdr.msg_controllen)
 			passing_look(&msgs[i].msg_hdr);
 	if (!(c = conn_get(fd)))

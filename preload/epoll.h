@@ -10,7 +10,8 @@
  * sockets are remembered (struct epreg), and once the connection is attached their readiness is worked out
  * here; the kernel's entry then only watches the TCP socket, edge-triggered and under a tag (eptag.h).
  *
- *   epset.c       sets: making, looking up, closing, fork
+ *   epset.c       sets: making, looking up, closing
+ *   epset_fork.c  sets that parent and child share
  *   epreg.c       registrations: their table, what the kernel is told, attaching
  *   epoll_list.c  the ready list: who gets in, looking, taking out
  *   epoll_ctl.c   epoll_create, epoll_ctl
@@ -26,10 +27,12 @@
  * The channel must be published before c->lock is let go of: those who already look at the new registrations
  * wait for that lock. */
 bool epoll_conn_attach(struct conn *c);
-/* It asked for attention, or the kernel socket had an event: into the ready lists of its sets; wakes who sleeps
- * there. Also due whenever a direction changed carrier without a call of the application (a peer that left,
+/* It asked for attention: into the ready lists of its sets; wakes who sleeps there. Also due whenever a direction changed carrier without a call of the application (a peer that left,
  * RESEND done, handed back by another thread). c->lock is not held. */
 void epoll_conn_activity(struct conn *c);
+/* The kernel socket had an event. The sets of this process that the kernel tells of it by themselves, by our entry
+ * in them, are left to do so: an edge counts once. c->lock is not held. */
+void epoll_conn_tcp_event(struct conn *c);
 /* A descriptor of it is being closed; `last` if no other descriptor of this process is left. c->lock is not held. */
 void epoll_conn_closing(struct conn *c, int fd, bool last);
 /* An epoll descriptor is made (or was unknown), dup'ed, closed. */

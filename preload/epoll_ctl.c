@@ -173,6 +173,8 @@ static int ctl_conn(struct ctl *k)
 		r = real.epoll_ctl(k->epfd, k->op, k->fd, k->event);
 	}
 	smc_unlock(&c->lock);
+	if (!r)
+		epset_changed(k->set);
 	if (!r && k->op != EPOLL_CTL_DEL && ours) {
 		/* threads that sleep in the kernel's set since before anything in it was ours hear it there */
 		if (atomic_load(&k->set->direct))

@@ -102,7 +102,7 @@ void epset_wake(struct epset *set)
 		latch_ring();
 }
 
-void epoll_conn_activity(struct conn *c)
+static void list_all(struct conn *c, bool all)
 {
 	enum { MANY = 8 };
 	struct epset *sets[MANY];
@@ -111,6 +111,8 @@ void epoll_conn_activity(struct conn *c)
 	smc_lock(&c->lock);
 	for (struct epreg *reg = c->regs; reg; reg = reg->conn_next) {
 		struct epset *set = reg->set;
+		if (!all && !c->inherited && !set->forked)
+			continue;
 		smc_lock(&set->lock);
 		epset_list(set, reg, PLACE_READY);
 		epset_show_level(set);
@@ -123,6 +125,16 @@ void epoll_conn_activity(struct conn *c)
 	smc_unlock(&c->lock);
 	for (unsigned i = 0; i < n; i++) /* type-stable: at worst a set in its next life is woken */
 		epset_wake(sets[i]);
+}
+
+void epoll_conn_activity(struct conn *c)
+{
+	list_all(c, true);
+}
+
+void epoll_conn_tcp_event(struct conn *c)
+{
+	list_all(c, false);
 }
 
 /* ---- looking ---- */

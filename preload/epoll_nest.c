@@ -4,8 +4,8 @@
 #include "preload/latch.h"
 #include "preload/raw.h"
 
-#include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 
 /*
  * A set that is itself watched, by another set or by poll. What is ready in user space must make the kernel's
@@ -65,48 +65,115 @@ static void start_nesting(struct epset *set)
 		latch_ring();
 }
 
+/* ---- which sets are in which ---- */
+
+/* Not from malloc: what a program did not allocate must not look like a leak of it. */
+struct epset_inner {
+	struct epset *set; /* with a reference */
+	struct epset_inner *next;
+};
+
+enum { CHUNK_BYTES = 4096 };
+static struct smc_lock pool_lock; /* a leaf */
+static struct epset_inner *free_inner;
+
+static struct epset_inner *take_node(void)
+{
+	struct epset_inner *node, *chunk;
+
+	smc_lock(&pool_lock);
+	if (!free_inner) {
+		chunk = mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		for (size_t i = 0; chunk != MAP_FAILED && i < CHUNK_BYTES / sizeof(*chunk); i++) {
+			chunk[i].next = free_inner;
+			free_inner = &chunk[i];
+		}
+	}
+	if ((node = free_inner))
+		free_inner = node->next;
+	smc_unlock(&pool_lock);
+	return node;
+}
+
+static void give_node(struct epset_inner *node)
+{
+	smc_lock(&pool_lock);
+	node->next = free_inner;
+	free_inner = node;
+	smc_unlock(&pool_lock);
+}
+
+void epset_nest_fork_prepare(void)
+{
+	smc_lock(&pool_lock);
+}
+
+void epset_nest_fork_parent(void)
+{
+	smc_unlock(&pool_lock);
+}
+
+void epset_nest_fork_child(void)
+{
+	smc_lock_reset(&pool_lock);
+}
+
 void epset_nest(struct epset *inner, struct epset *outer)
 {
+	struct epset_inner *node;
+
 	/* others follow when they have something to show (epset_settle) */
 	if (atomic_load(&inner->nours))
 		start_nesting(inner);
-	if (!outer)
+	if (!outer || !(node = take_node()))
 		return;
+	epset_ref(inner);
+	node->set = inner;
 	smc_lock(&outer->lock);
-	unsigned n = outer->ninner;
-	struct epset **list = realloc(outer->inner, (n + 1) * sizeof(*list));
-	if (list) {
-		epset_ref(inner);
-		list[n] = inner;
-		outer->inner = list;
-		outer->ninner = n + 1;
-	}
+	node->next = outer->inner;
+	outer->inner = node;
+	outer->ninner++;
 	smc_unlock(&outer->lock);
 }
 
 void epset_unnest(struct epset *inner, struct epset *outer)
 {
-	bool found = false;
+	struct epset_inner *node, **at;
 
 	smc_lock(&outer->lock);
-	for (unsigned i = 0; i < outer->ninner && !found; i++) {
-		if (outer->inner[i] != inner)
-			continue;
-		outer->inner[i] = outer->inner[--outer->ninner];
-		found = true;
+	for (at = &outer->inner; (node = *at) && node->set != inner; at = &node->next)
+		;
+	if (node) {
+		*at = node->next;
+		outer->ninner--;
 	}
 	smc_unlock(&outer->lock);
-	if (found)
-		epset_put(inner);
+	if (!node)
+		return;
+	give_node(node);
+	epset_put(inner);
 }
 
 void epset_drop_inner(struct epset *set)
 {
-	while (set->ninner)
-		epset_put(set->inner[--set->ninner]);
-	free(set->inner);
-	set->inner = NULL;
+	while (set->inner)
+		epset_unnest(set->inner->set, set);
 }
+
+bool epset_inner_special(struct epset *set, unsigned depth)
+{
+	bool found = false;
+
+	if (!depth)
+		return false;
+	smc_lock(&set->lock);
+	for (struct epset_inner *node = set->inner; node && !found; node = node->next)
+		found = atomic_load(&node->set->nours) || (node->set->ninner && epset_inner_special(node->set, depth - 1));
+	smc_unlock(&set->lock);
+	return found;
+}
+
+/* ---- bringing them up to date ---- */
 
 void epset_settle(struct epset *set, unsigned depth)
 {
@@ -117,19 +184,26 @@ void epset_settle(struct epset *set, unsigned depth)
 	epset_collect(set, NULL, INT_MAX, LOOK_PEEK);
 }
 
+/* The n-th, with a reference. */
+static struct epset *inner_at(struct epset *set, unsigned n)
+{
+	struct epset_inner *node;
+	struct epset *inner;
+
+	smc_lock(&set->lock);
+	for (node = set->inner; node && n; node = node->next)
+		n--;
+	if ((inner = node ? node->set : NULL))
+		epset_ref(inner);
+	smc_unlock(&set->lock);
+	return inner;
+}
+
 void epset_settle_inner(struct epset *set, unsigned depth)
 {
-	for (unsigned i = 0; depth && i < set->ninner; i++) {
-		struct epset *inner = NULL;
+	struct epset *inner;
 
-		smc_lock(&set->lock);
-		if (i < set->ninner) {
-			inner = set->inner[i];
-			epset_ref(inner);
-		}
-		smc_unlock(&set->lock);
-		if (!inner)
-			return;
+	for (unsigned i = 0; depth && (inner = inner_at(set, i)); i++) {
 		if (inner->fd >= 0)
 			epset_settle(inner, depth - 1);
 		else

@@ -17,8 +17,11 @@
  * not end the call: as one that comes just before the system call.
  */
 
-/* While the ready list delivers, the kernel is asked once in so many calls, or after so long. */
-enum { ASK_CALLS = 16, ASK_NS = 20000, ASK_NS_SPINNING = 5000, ASK_AGAIN = 16 };
+/* While the ready list delivers, the kernel is asked after so long, or so many calls; the long time is for sets
+ * where it had nothing to tell the last ASK_IN_VAIN times. */
+enum { ASK_NS = 2000, ASK_NS_LONG = 20000, ASK_IN_VAIN = 64, ASK_CALLS = 16, ASK_NS_SPINNING = 5000 };
+/* How often at once, when the library's own entries take the place of the application's in the answer. */
+enum { ASK_AGAIN = 16 };
 /* A pause between two looks that is longer means that the thread did not run (as in core/wait.c). */
 enum { PREEMPTED_NS = 30000 };
 
@@ -101,37 +104,40 @@ int epset_translate(struct epset *set, struct epoll_event *events, int n, bool *
 static int ask_kernel(struct call *k, int have, bool *tags)
 {
 	struct epset *set = k->set;
-	int room = k->max - have, r, kept = 0;
+	int room = k->max - have, r = 0, kept = 0;
 
 	atomic_store_explicit(&set->asked, smc_now_ns(), memory_order_relaxed);
 	atomic_store_explicit(&set->skipped, 0, memory_order_relaxed);
-	/* tags may have taken the place of what is the application's */
 	for (int i = 0; i < ASK_AGAIN; i++) {
 		r = real.epoll_wait(k->epfd, k->events + have + kept, room - kept, 0);
 		if (r <= 0)
-			return kept ? kept : r;
+			break;
 		int n = epset_translate(set, k->events + have + kept, r, tags);
 		bool full = kept + r == room;
 		kept += n;
 		if (!full || n == r)
 			break;
 	}
-	return kept;
+	uint32_t in_vain = atomic_load_explicit(&set->in_vain, memory_order_relaxed);
+	atomic_store_explicit(&set->in_vain, kept ? 0 : in_vain + (in_vain < ASK_IN_VAIN), memory_order_relaxed);
+	return kept || r >= 0 ? kept : r;
 }
 
 static bool ask_due(struct epset *set)
 {
 	uint32_t skipped = atomic_load_explicit(&set->skipped, memory_order_relaxed) + 1;
+	uint64_t patience = atomic_load_explicit(&set->in_vain, memory_order_relaxed) < ASK_IN_VAIN ? ASK_NS : ASK_NS_LONG;
 
 	atomic_store_explicit(&set->skipped, skipped, memory_order_relaxed);
 	return skipped >= ASK_CALLS || set->ninner ||
-	       smc_now_ns() - atomic_load_explicit(&set->asked, memory_order_relaxed) >= ASK_NS;
+	       smc_now_ns() - atomic_load_explicit(&set->asked, memory_order_relaxed) >= patience;
 }
 
 /* ---- both sides ---- */
 
 static void look_around(struct epset *set)
 {
+	epset_see_changes(set);
 	if (link_attention())
 		link_harvest();
 	if (__builtin_expect(set->ninner, 0))
@@ -304,31 +310,32 @@ static int wait_for_events(struct call *k)
 
 /* ---- what the application calls ---- */
 
-/* NULL: nothing for us to do, libc's call is all there is. */
-static struct epset *set_of(int epfd, const struct epoll_event *events, int max)
+/* NULL: not a set we know, or a fault that the kernel finds: libc's call is all there is. Sets without any TCP
+ * socket come here too: one may be added while this thread sleeps. */
+static struct epset *set_of(int epfd, int max)
 {
 	struct fd_object *o = fdtable_get(epfd);
 
-	if (__builtin_expect(!o || o->type != FD_EPOLL, 1))
-		return NULL;
-	if (!((struct epset *)o)->touched && !((struct epset *)o)->ninner)
-		return NULL;
-	/* faults that the kernel finds */
-	if (max <= 0 || (uintptr_t)events < 4096)
+	if (__builtin_expect(!o || o->type != FD_EPOLL || max <= 0 || max > INT_MAX / (int)sizeof(struct epoll_event), 0))
 		return NULL;
 	return epset_get(epfd);
 }
 
 static int wait_in(struct epset *set, int epfd, struct epoll_event *events, int max, until_t until, const sigset_t *mask)
 {
-	struct call k = { set, epfd, events, max, until, mask };
+	bool fault = (uintptr_t)events < 4096; /* found when there is something to write there */
+	struct epoll_event nowhere;
+	struct call k = { set, epfd, fault ? &nowhere : events, fault ? 1 : max, until, mask };
 	int saved = errno;
 	int n = wait_for_events(&k);
 
 	epset_put(set);
 	if (n >= 0)
 		errno = saved;
-	return n;
+	if (n <= 0 || !fault)
+		return n;
+	errno = EFAULT;
+	return -1;
 }
 
 static int bad_epfd(void)
@@ -339,7 +346,7 @@ static int bad_epfd(void)
 
 SMC_EXPORT int epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
 {
-	struct epset *set = set_of(epfd, events, max);
+	struct epset *set = set_of(epfd, max);
 
 	if (set)
 		return wait_in(set, epfd, events, max, until_ms(timeout), NULL);
@@ -348,7 +355,7 @@ SMC_EXPORT int epoll_wait(int epfd, struct epoll_event *events, int max, int tim
 
 SMC_EXPORT int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout, const sigset_t *mask)
 {
-	struct epset *set = set_of(epfd, events, max);
+	struct epset *set = set_of(epfd, max);
 
 	if (set)
 		return wait_in(set, epfd, events, max, until_ms(timeout), mask);
@@ -358,7 +365,7 @@ SMC_EXPORT int epoll_pwait(int epfd, struct epoll_event *events, int max, int ti
 SMC_EXPORT int epoll_pwait2(int epfd, struct epoll_event *events, int max, const struct timespec *timeout,
 			    const sigset_t *mask)
 {
-	struct epset *set = until_valid(timeout) ? set_of(epfd, events, max) : NULL;
+	struct epset *set = until_valid(timeout) ? set_of(epfd, max) : NULL;
 
 	if (set)
 		return wait_in(set, epfd, events, max, until_timespec(timeout), mask);

@@ -135,7 +135,6 @@ void epreg_link(struct epreg *reg)
 	if (set->regs)
 		set->regs->prev = reg;
 	set->regs = reg;
-	set->touched = true;
 }
 
 struct epreg *epreg_find(struct conn *c, struct epset *set, int fd)
@@ -229,6 +228,11 @@ void epreg_sync(struct epreg *reg)
 		tell_kernel(reg, reg->kernel, epreg_tag(reg));
 	}
 	smc_unlock(&set->lock);
+}
+
+bool epreg_in_kernel(struct epreg *reg)
+{
+	return tell_kernel(reg, reg->kernel, epreg_tag(reg)) != -ENOENT;
 }
 
 /* With set->lock */

@@ -5,15 +5,15 @@
 #include "preload/raw.h"
 #include "preload/start.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 /* Type-stable, like all objects of the descriptor table. */
 enum { SET_CHUNK = 16 };
 
-static struct smc_lock pool_lock;
-static struct epset *free_sets, *all_sets;
+struct smc_lock epset_pool_lock;
+struct epset *epset_all;
+static struct epset *free_sets;
 
 static bool grow(void)
 {
@@ -27,19 +27,19 @@ static bool grow(void)
 		chunk[i].fd = chunk[i].nest_fd = -1;
 		chunk[i].next = free_sets;
 		free_sets = &chunk[i];
-		chunk[i].all = all_sets;
-		all_sets = &chunk[i];
+		chunk[i].all = epset_all;
+		epset_all = &chunk[i];
 	}
 	return true;
 }
 
 static struct epset *allocate(void)
 {
-	smc_lock(&pool_lock);
+	smc_lock(&epset_pool_lock);
 	struct epset *set = free_sets || grow() ? free_sets : NULL;
 	if (set)
 		free_sets = set->next;
-	smc_unlock(&pool_lock);
+	smc_unlock(&epset_pool_lock);
 	return set;
 }
 
@@ -68,8 +68,6 @@ void epset_ref(struct epset *set)
 	atomic_fetch_add_explicit(&set->refs, 1, memory_order_relaxed);
 }
 
-static void rebuild(struct epset *set);
-
 struct epset *epset_get(int fd)
 {
 	struct fd_object *o;
@@ -79,7 +77,7 @@ struct epset *epset_get(int fd)
 		atomic_fetch_add(&set->refs, 1);
 		if (__builtin_expect(fdtable_get(fd) == o, 1)) {
 			if (__builtin_expect(set->stale, 0))
-				rebuild(set);
+				epset_rebuild(set);
 			return set;
 		}
 		epset_put(set);
@@ -91,14 +89,14 @@ void epset_put(struct epset *set)
 {
 	if (atomic_fetch_sub(&set->refs, 1) != 1)
 		return;
-	smc_lock(&pool_lock);
+	smc_lock(&epset_pool_lock);
 	/* A reader with a stale pointer may come here too, for a set that is free or in use again. */
 	if (!set->nfds && set->fd == -1 && !atomic_load(&set->refs)) {
 		set->fd = -2;
 		set->next = free_sets;
 		free_sets = set;
 	}
-	smc_unlock(&pool_lock);
+	smc_unlock(&epset_pool_lock);
 }
 
 /* ---- descriptors ---- */
@@ -196,29 +194,18 @@ void epoll_closing(struct fd_object *o, int fd)
 		epset_drop_inner(set);
 		fdtable_close_internal(set->nest_fd);
 		set->nest_fd = -1;
+		epset_drop_shared(set);
 	}
 	epset_put(set);
 }
 
 /* ---- what a set is like ---- */
 
-static bool special(struct epset *set, unsigned depth)
+bool epset_special(struct epset *set)
 {
 	if (atomic_load(&set->nours))
 		return true;
-	if (!atomic_load_explicit(&set->ninner, memory_order_relaxed) || !depth)
-		return false;
-	smc_lock(&set->lock);
-	bool found = false;
-	for (unsigned i = 0; i < set->ninner && !found; i++)
-		found = special(set->inner[i], depth - 1);
-	smc_unlock(&set->lock);
-	return found;
-}
-
-bool epset_special(struct epset *set)
-{
-	return special(set, EPSET_NEST_DEPTH);
+	return __builtin_expect(set->ninner != 0, 0) && epset_inner_special(set, EPSET_NEST_DEPTH);
 }
 
 bool epset_put_bells(struct epset *set)
@@ -254,62 +241,4 @@ void epset_remove_bells(struct epset *set)
 		set->bells = false;
 	}
 	smc_unlock(&set->lock);
-}
-
-/* ---- fork ---- */
-
-/* The child's copy of the ready list may lack what a thread of the parent was looking at, and the attention of
- * its connections goes to the parent. */
-static void rebuild(struct epset *set)
-{
-	smc_lock(&set->lock);
-	if (set->stale) {
-		set->head = set->tail = NULL;
-		set->nlisted = set->nready = set->nwarm = 0;
-		for (struct epreg *reg = set->regs; reg; reg = reg->next) {
-			reg->place = PLACE_NONE;
-			reg->busy = reg->again = reg->adopted = false;
-			reg->ready_prev = reg->ready_next = NULL;
-			epset_list(set, reg, PLACE_READY);
-		}
-		set->stale = false;
-	}
-	smc_unlock(&set->lock);
-}
-
-void epoll_fork_prepare(void)
-{
-	smc_lock(&pool_lock);
-	for (struct epset *set = all_sets; set; set = set->all)
-		smc_lock(&set->lock);
-	epreg_fork_prepare();
-	latch_fork_prepare();
-}
-
-void epoll_fork_parent(void)
-{
-	latch_fork_parent();
-	epreg_fork_parent();
-	for (struct epset *set = all_sets; set; set = set->all) {
-		if (set->nfds)
-			set->forked = true;
-		smc_unlock(&set->lock);
-	}
-	smc_unlock(&pool_lock);
-}
-
-void epoll_fork_child(void)
-{
-	latch_fork_child();
-	epreg_fork_child();
-	for (struct epset *set = all_sets; set; set = set->all) {
-		smc_lock_reset(&set->lock);
-		set->waiting = set->direct = 0;
-		if (!set->nfds)
-			continue;
-		set->forked = true;
-		set->stale = true;
-		/* calls of threads that are not here may hold references: they stay, the set is not used again */
-	}
-	smc_lock_reset(&pool_lock);
 }

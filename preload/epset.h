@@ -49,7 +49,8 @@ struct epreg {
 	bool dead;     /* dropped meanwhile: who looks frees it */
 	bool adopted;  /* inherited over fork, and the service thread watches it here */
 	uint8_t looks; /* calls in a row that found nothing, while warm */
-	uint32_t stamp; /* of the call that looked last */
+	uint32_t stamp;	  /* of the call that looked last */
+	uint32_t checked; /* see epset_fork.c */
 	/* edge-triggered, for looks that nobody asked for: what was there at the last one */
 	uint64_t seen;
 	short last;
@@ -81,6 +82,8 @@ static inline bool epreg_tagged_early(uint32_t events)
 uint32_t epreg_kernel_events(const struct conn *c, uint32_t events);
 /* Makes the kernel's entry what it should be, if the carrier changed. No lock is held. */
 void epreg_sync(struct epreg *reg);
+/* With set->lock: is it still in the kernel's set? */
+bool epreg_in_kernel(struct epreg *reg);
 /* Attaching failed after epoll_conn_attach: the registration is the kernel's again. No lock is held. */
 void epreg_give_back(struct epreg *reg);
 
@@ -103,7 +106,6 @@ struct epset {
 	uint32_t nfds;
 	struct epreg *regs;
 	_Atomic uint32_t nours; /* ... with `ours` */
-	_Atomic bool touched;	/* ever had one: tags may come out of the kernel's set */
 	struct epreg *head, *tail; /* the ready list */
 	_Atomic uint32_t nlisted, nready, nwarm;
 	uint32_t stamp; /* counts calls that look */
@@ -116,15 +118,18 @@ struct epset {
 	/* Others look at the same kernel set (forked) or at its being readable (nested): edges in it may be
 	 * taken by them, so sleepers hear the bells by a latch. Nested sets hold no bells at all. */
 	_Atomic bool forked, nested;
-	bool stale;	 /* copied by fork: the ready list must be made anew */
+	bool stale;		     /* copied by fork: the ready list must be made anew */
+	struct epset_shared *shared; /* with the other processes, once forked (epset_fork.c) */
+	uint32_t changes_seen;
 	bool raised;	 /* nest_fd is readable */
 	int nest_fd;	 /* eventfd in the kernel's set, readable while the ready list says so; -1 */
-	struct epset **inner; /* sets inside this one, with a reference each */
+	struct epset_inner *inner; /* sets inside this one (epoll_nest.c) */
 	_Atomic unsigned ninner;
 
 	/* merging and spinning: hints, races do not matter */
 	_Atomic uint64_t asked; /* when the kernel was asked last */
 	_Atomic uint32_t skipped; /* calls since */
+	_Atomic uint32_t in_vain; /* times in a row that it had nothing */
 	_Atomic uint32_t turn;	  /* whose turn it is to fill the result first */
 	_Atomic uint32_t spin;	  /* see core/wait.h */
 	_Atomic uint32_t peer_cpu;
@@ -137,6 +142,15 @@ void epset_put(struct epset *set);
 
 /* Must a wait look at more than what the kernel says? */
 bool epset_special(struct epset *set);
+
+extern struct epset *epset_all;
+extern struct smc_lock epset_pool_lock; /* of the list of all; before any set->lock */
+
+/* Sets shared over fork: this process changed what is in the kernel's set; the others may have. */
+void epset_changed(struct epset *set);
+void epset_see_changes(struct epset *set);
+void epset_drop_shared(struct epset *set);
+void epset_rebuild(struct epset *set);
 
 /* With set->lock: puts a registration into the ready list, if it can be ready at all. */
 void epset_list(struct epset *set, struct epreg *reg, enum epreg_place place);
@@ -174,5 +188,10 @@ void epset_unnest(struct epset *inner, struct epset *outer);
 void epset_settle(struct epset *set, unsigned depth);
 void epset_settle_inner(struct epset *set, unsigned depth);
 void epset_drop_inner(struct epset *set);
+/* Is one of those inside special? */
+bool epset_inner_special(struct epset *set, unsigned depth);
+void epset_nest_fork_prepare(void);
+void epset_nest_fork_parent(void);
+void epset_nest_fork_child(void);
 
 #endif

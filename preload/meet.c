@@ -447,8 +447,8 @@ static void find_mirror(void *context, struct conn *c)
 	if (c == t->c || t->link || !c->stream.end || !rv_same_addr(&c->remote, t->connector ? &t->client : &t->server))
 		return;
 	smc_lock(&c->lock);
-	if (c->nfds && !c->local.family)
-		addr_of_socket(c->stream.fd, &c->local, &c->remote);
+	if (c->nfds)
+		conn_fill_addresses(c);
 	bool match = c->nfds && rv_same_addr(&c->local, t->connector ? &t->server : &t->client);
 	smc_unlock(&c->lock);
 	if (match) {

@@ -18,6 +18,10 @@
 #define SO_ZEROCOPY 60
 #endif
 
+#ifndef TCP_INQ
+#define TCP_INQ 36
+#endif
+
 static uint64_t timeval_ns(const void *value, socklen_t len)
 {
 	struct timeval t = { 0 };
@@ -60,8 +64,15 @@ static void socket_option(struct conn *c, int name, const void *value, socklen_t
 		if (end)
 			atomic_store(&end->rcvlowat, v < 0 ? INT32_MAX : (uint32_t)v);
 		break;
+	case SO_PEEK_OFF:
+		if (v >= 0)
+			conn_keep_tcp(c, SMC_REASON_SOCKOPT);
+		break;
 	case SO_OOBINLINE:
 	case SO_ZEROCOPY:
+	case SO_TIMESTAMP:
+	case SO_TIMESTAMPNS:
+	case SO_TIMESTAMPING:
 		if (v)
 			conn_keep_tcp(c, SMC_REASON_SOCKOPT);
 		break;
@@ -75,6 +86,7 @@ static void tcp_option(struct conn *c, int name, const void *value, socklen_t le
 		if (c->stream.end)
 			atomic_store(&c->stream.end->corked, int_value(value, len) != 0);
 		break;
+	case TCP_INQ:
 	case TCP_REPAIR:
 	case TCP_ULP:
 	case TCP_MD5SIG:

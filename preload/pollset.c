@@ -28,7 +28,8 @@ struct entry {
 	bool muted; /* says something that select does not count, and would say so for ever */
 };
 
-enum { ON_STACK = 64, SPIN_MOST = 64, ASK_CALLS = 16, ASK_NS = 20000, ASK_NS_SPINNING = 5000, PREEMPTED_NS = 30000 };
+enum { ON_STACK = 64, SPIN_MOST = 64, ASK_CALLS = 16, ASK_NS = 2000, ASK_NS_LONG = 20000, ASK_IN_VAIN = 64 };
+enum { ASK_NS_SPINNING = 5000, PREEMPTED_NS = 30000 };
 
 struct pollset {
 	struct pollfd *fds; /* the application's */
@@ -47,10 +48,11 @@ struct pollset {
 #define READ_EVENTS (POLLIN | POLLRDNORM)
 #define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
-/* Per thread: when the kernel was asked last, and whether spinning pays. */
+/* Per thread: when the kernel was asked last and how often it had nothing (as in epoll_wait.c), and whether
+ * spinning pays. */
 static __thread struct {
 	uint64_t asked;
-	uint32_t skipped;
+	uint32_t skipped, in_vain;
 	_Atomic uint32_t spin;
 } mine __attribute__((tls_model("initial-exec")));
 
@@ -63,7 +65,7 @@ static bool concerns(int fd)
 	if (__builtin_expect(!o, 1))
 		return false;
 	if (o->type == FD_EPOLL)
-		return ((struct epset *)o)->touched || ((struct epset *)o)->ninner;
+		return epset_special((struct epset *)o);
 	if (o->type == FD_CONN)
 		return conn_attached((struct conn *)o) || ((struct conn *)o)->state != CONN_PLAIN;
 	return true;
@@ -113,6 +115,7 @@ static enum kind kind_of(struct conn *c, short events, bool waits)
 	if (!__atomic_load_n(&c->stream.channel, __ATOMIC_SEQ_CST))
 		return KIND_COUNTED;
 	count_call(c, events, -1u);
+	smc_stream_promise(&c->stream); /* our count may have kept who attached from it */
 	return KIND_FAST;
 }
 
@@ -280,12 +283,15 @@ static int ask_kernel(struct pollset *p, bool fast)
 	settle_sets(p);
 	show_fast(p, fast);
 	int r = real.poll(p->kernel, p->n, 0);
+	mine.in_vain = r ? 0 : mine.in_vain + (mine.in_vain < ASK_IN_VAIN);
 	return r < 0 ? r : take_results(p, fast);
 }
 
 static bool ask_due(void)
 {
-	return ++mine.skipped >= ASK_CALLS || smc_now_ns() - mine.asked >= ASK_NS;
+	uint64_t patience = mine.in_vain < ASK_IN_VAIN ? ASK_NS : ASK_NS_LONG;
+
+	return ++mine.skipped >= ASK_CALLS || smc_now_ns() - mine.asked >= patience;
 }
 
 /* Those the kernel answers for keep what an earlier look of this call found: nothing. */

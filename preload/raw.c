@@ -3,6 +3,8 @@
 #include "core/sys.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 static ssize_t raw_recvmsg(int fd, struct msghdr *msg, int flags)
 {
@@ -61,6 +63,25 @@ static int raw_futex_wait(_Atomic uint32_t *word, uint32_t expected, const struc
 	return (int)raw_call4(SYS_futex, word, FUTEX_WAIT, expected, timeout);
 }
 
+static void one_less(void *sleepers)
+{
+	atomic_fetch_sub_explicit((_Atomic uint32_t *)sleepers, 1, memory_order_relaxed);
+}
+
+/* Blocking calls are cancellation points, and so must be what stands in for them: no lock is held here. */
+static int raw_sleep(_Atomic uint32_t *word, uint32_t expected, const struct timespec *timeout, _Atomic uint32_t *sleepers)
+{
+	int type, r;
+
+	atomic_fetch_add_explicit(sleepers, 1, memory_order_relaxed);
+	pthread_cleanup_push(one_less, (void *)sleepers);
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	r = raw_futex_wait(word, expected, timeout);
+	pthread_setcanceltype(type, NULL);
+	pthread_cleanup_pop(1);
+	return r;
+}
+
 static int raw_futex_wake(_Atomic uint32_t *word, int count)
 {
 	return (int)raw_call3(SYS_futex, word, FUTEX_WAKE, count);
@@ -92,6 +113,7 @@ void raw_fill_sys(void)
 		.close = raw_close,
 		.fcntl = raw_fcntl,
 		.futex_wait = raw_futex_wait,
+		.sleep = raw_sleep,
 		.futex_wake = raw_futex_wake,
 		.gettid = raw_gettid,
 		.alive = raw_alive,

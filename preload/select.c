@@ -33,11 +33,17 @@ static bool concerns(const struct sets *s, int fd)
 	return bitset_events(s->set, fd) && pollset_concerns(&p, 1);
 }
 
+/* A pointer that the kernel finds fault with. */
+static bool is_low(const void *p)
+{
+	return p && (uintptr_t)p < 4096;
+}
+
 static bool sets_concern(const struct sets *s)
 {
 	int end = s->n < FDTABLE_MAX ? s->n : FDTABLE_MAX;
 
-	if (s->n < 0)
+	if (s->n < 0 || is_low(s->set[0]) || is_low(s->set[1]) || is_low(s->set[2]))
 		return false;
 	for (size_t word = 0; word < bitset_words(end < FD_SETSIZE ? end : FD_SETSIZE); word++)
 		for (unsigned long bits = bitset_any(s->set, word, s->n); bits; bits &= bits - 1)

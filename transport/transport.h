@@ -75,8 +75,9 @@ struct smc_channel_ops {
 	void (*rx_ready)(struct smc_channel *c);
 	/* Did the writer open? Then *offset is the first byte that comes through here. */
 	bool (*rx_opened)(struct smc_channel *c, uint64_t *offset);
-	/* Bytes that can be taken, in up to two pieces; *sum is their count. */
-	enum smc_rx_state (*rx_peek)(struct smc_channel *c, struct iovec bytes[2], size_t *sum);
+	/* Bytes that can be taken, in up to two pieces; *sum is their count. With `all` every one that is there;
+	 * without, perhaps only those seen before, if there are any (which is cheaper). */
+	enum smc_rx_state (*rx_peek)(struct smc_channel *c, bool all, struct iovec bytes[2], size_t *sum);
 	/* `n` of them were copied. False: the writer froze first, they were not taken. */
 	bool (*rx_consume)(struct smc_channel *c, size_t n);
 	/* Takes nothing more. */

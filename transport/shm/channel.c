@@ -129,7 +129,7 @@ static bool rx_opened(struct smc_channel *base, uint64_t *offset)
 	return *offset != SHM_NONE;
 }
 
-static enum smc_rx_state rx_peek(struct smc_channel *base, struct iovec bytes[2], size_t *sum)
+static enum smc_rx_state rx_peek(struct smc_channel *base, bool all, struct iovec bytes[2], size_t *sum)
 {
 	struct shm_channel *c = shm(base);
 	uint64_t word = atomic_load_explicit(&c->rx->cons, acquire);
@@ -138,7 +138,7 @@ static enum smc_rx_state rx_peek(struct smc_channel *base, struct iovec bytes[2]
 	*sum = 0;
 	if (word & SHM_FROZEN)
 		return SMC_RX_FROZEN;
-	if (c->rx_prod_seen - cons - 1 >= base->rx_size) /* nothing known: look at the writer's line */
+	if (all || c->rx_prod_seen - cons - 1 >= base->rx_size) /* nothing known: look at the writer's line */
 		c->rx_prod_seen = atomic_load_explicit(&c->rx->prod, acquire);
 	uint64_t n = c->rx_prod_seen - cons;
 	if (n > base->rx_size) {
