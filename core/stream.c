@@ -199,12 +199,11 @@ int smc_stream_sleep_tcp(int fd, short events, uint64_t deadline)
 	return r == -EINTR ? -EINTR : 0;
 }
 
+/* Whatever the flags say: the peer may have died between clearing one and waking. */
 static void wake_local(struct smc_waiter *w)
 {
-	if (atomic_load(&w->flags) & SMC_WAIT_FUTEX) {
-		atomic_fetch_add(&w->seq, 1);
-		smc_sys.futex_wake(&w->seq, INT_MAX);
-	}
+	atomic_fetch_add(&w->seq, 1);
+	smc_sys.futex_wake(&w->seq, INT_MAX);
 }
 
 void smc_stream_tcp_event(struct smc_stream *s)
@@ -247,7 +246,8 @@ bool smc_stream_peer_gone(struct smc_stream *s)
 		return true;
 	if (!smc_stream_fin(s))
 		return false;
-	return rx_mode(s) != SMC_RX_BACK && c->ops->rx_peek(c, true, bytes, &sum) == SMC_RX_OPEN && !sum;
+	/* what it wrote may still be there to read */
+	return rx_mode(s) != SMC_RX_BACK && c->ops->rx_peek(c, true, bytes, &sum) == SMC_RX_OPEN;
 }
 
 void smc_stream_tx_died(struct smc_stream *s)
@@ -374,10 +374,16 @@ void smc_stream_peer_process_gone(struct smc_stream *s)
 {
 	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE))
 		return;
+	struct iovec bytes[2];
+	size_t sum;
+
+	smc_lock(&s->end->rx_lock);
+	bool ended = rx_mode(s) == SMC_RX_BACK || s->channel->ops->rx_peek(s->channel, true, bytes, &sum) == SMC_RX_FROZEN;
 	smc_lock(&s->end->tx_lock);
-	if (tx_mode(s) == SMC_TX_FAST && rx_mode(s) == SMC_RX_BACK)
+	if (tx_mode(s) == SMC_TX_FAST && ended)
 		smc_stream_tx_down(s, SMC_REASON_PEER_LEFT);
 	smc_unlock(&s->end->tx_lock);
+	smc_unlock(&s->end->rx_lock);
 	smc_stream_tcp_event(s);
 }
 

@@ -71,6 +71,22 @@ static bool peer_is_dead(struct call *k)
 	return smc_stream_fin(k->s) && k->s->channel->ops->rx_peek(k->s->channel, true, bytes, &sum) == SMC_RX_OPEN && !sum;
 }
 
+/* The writer froze, and is writing to TCP what was there to be read a moment ago (and may have been peeked at, or
+ * told of by poll): it is given that moment, so that bytes once seen do not vanish. */
+static void await_resent(struct smc_stream *s, size_t bytes)
+{
+	uint64_t deadline = smc_now_ns() + 100 * 1000 * 1000;
+	int queued = 0;
+
+	if (!bytes)
+		return;
+	do {
+		if (smc_sys.ioctl(s->fd, SIOCINQ, &queued) < 0 || (size_t)queued >= bytes)
+			return;
+		smc_sys.poll(NULL, 0, queued ? 1 : 0);
+	} while (smc_now_ns() < deadline);
+}
+
 static size_t take_fast(struct call *k)
 {
 	struct smc_stream *s = k->s;
@@ -90,6 +106,7 @@ static size_t take_fast(struct call *k)
 			break;
 		}
 		if (state == SMC_RX_FROZEN) {
+			await_resent(s, n);
 			smc_stream_set_rx(s, SMC_RX_BACK);
 			smc_stream_set_reason(s, SMC_REASON_PEER_LEFT);
 			break;
@@ -288,6 +305,8 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 		} while (k.c.left && (got < target || rx_mode(s) == SMC_RX_FAST));
 		smc_unlock(&end->rx_lock);
 		r = 0;
+		if (got && !k.peek && k.c.left && rx_mode(s) == SMC_RX_BACK)
+			continue; /* came down in the middle: what follows is there, in TCP */
 		if (k.over || (got >= target && (wanted || wait || smc_stream_unread(s))))
 			break;
 		if (atomic_load_explicit(&end->rx_shut, relaxed) && rx_mode(s) != SMC_RX_BACK)

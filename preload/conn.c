@@ -84,7 +84,7 @@ static struct conn *make(int fd)
 	c->stream.fd = fd;
 	c->stream.stats = &c->own_slot;
 	c->stream.tell_frozen = link_tell_frozen;
-	atomic_fetch_add(&c->refs, 1);
+	atomic_store(&c->refs, 1);
 	return c;
 }
 
@@ -103,13 +103,25 @@ void conn_ref(struct conn *c)
 	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
 }
 
+/* Zero is for good, until the object is made anew: so whoever gets a reference by this gets a living one. */
+bool conn_try_ref(struct conn *c)
+{
+	uint32_t refs = atomic_load_explicit(&c->refs, memory_order_relaxed);
+
+	while (refs)
+		if (atomic_compare_exchange_weak(&c->refs, &refs, refs + 1))
+			return true;
+	return false;
+}
+
 struct conn *conn_get(int fd)
 {
 	struct fd_object *o;
 
 	while ((o = fdtable_get(fd)) && o->type == FD_CONN) {
 		struct conn *c = (struct conn *)o;
-		atomic_fetch_add(&c->refs, 1);
+		if (!conn_try_ref(c))
+			continue; /* being closed: the entry is about to change, or has */
 		if (__builtin_expect(fdtable_get(fd) == o, 1))
 			return c;
 		conn_put(c);
@@ -133,7 +145,8 @@ static void log_end(struct conn *c, const char *event)
 		(unsigned long long)s->tx[SMC_CARRIER_TCP], (unsigned long long)s->rx[SMC_CARRIER_TCP]);
 }
 
-/* The last use of the connection in this process, while a descriptor of it is still open. */
+/* The connection ends in this process, while a descriptor of it is still open. Its memory stays until the last
+ * reference has gone: other threads may be looking at it. */
 static void finish(struct conn *c)
 {
 	struct smc_stream *s = &c->stream;
@@ -141,37 +154,46 @@ static void finish(struct conn *c)
 	if (!s->end)
 		return;
 	smc_lock(&life_lock);
-	bool last = atomic_fetch_sub(&s->end->holders, 1) == 1;
+	c->last_holder = atomic_fetch_sub(&s->end->holders, 1) == 1;
 	c->finished = true;
 	smc_unlock(&life_lock);
-	if (s->channel && last)
+	if (!c->last_holder)
+		return;
+	if (s->channel)
 		smc_stream_close(s);
-	if (last && smc_log_level) {
+	if (smc_log_level) {
 		conn_fill_addresses(c);
 		log_end(c, "closed");
 	}
-	if (s->channel && last)
-		s->channel->ops->release(s->channel);
-	if (c->link)
-		link_detach(c);
-	if (!last)
-		return;
-	smc_stats_slot_drop(s->stats);
-	smc_arena_free(s->end);
 }
 
-void conn_put(struct conn *c)
+/* Nobody looks any more. */
+static void give_back(struct conn *c)
 {
-	if (atomic_fetch_sub(&c->refs, 1) != 1)
-		return;
-	/* a reader with a stale pointer also comes here: only the one that finds the object in use recycles it */
-	if (!atomic_exchange(&c->closed_here, 0))
-		return;
+	struct smc_stream *s = &c->stream;
+
 	if (c->parked >= 0) {
 		finish(c);
 		fdtable_close_internal(c->parked);
 	}
+	if (s->channel && c->last_holder)
+		s->channel->ops->release(s->channel);
+	if (c->link)
+		link_detach(c);
+	if (s->end && c->last_holder) {
+		smc_stats_slot_drop(s->stats);
+		smc_arena_free(s->end);
+	}
+	c->nfds = 0;
+	s->end = NULL;
+	s->channel = NULL;
 	recycle(c);
+}
+
+void conn_put(struct conn *c)
+{
+	if (atomic_fetch_sub(&c->refs, 1) == 1)
+		give_back(c);
 }
 
 struct other_fd {
@@ -220,7 +242,6 @@ void conn_closing(struct conn *c, int fd)
 		service_forget(c);
 	if (!atomic_load(&c->stream.sleepers) || !park(c, fd))
 		finish(c);
-	atomic_store(&c->closed_here, 1);
 }
 
 /* ---- the beginning ---- */
@@ -234,10 +255,8 @@ void conn_new(int fd)
 	if (!(c = make(fd)))
 		return;
 	struct fd_object *stale = fdtable_set(fd, &c->object, &failed);
-	if (failed) {
-		atomic_store(&c->closed_here, 1);
+	if (failed)
 		conn_put(c);
-	}
 	conn_stale(stale, fd);
 }
 
@@ -307,7 +326,6 @@ void conn_accepted(int fd, const struct sockaddr *remote, socklen_t len)
 	struct fd_object *stale = fdtable_set(fd, &c->object, &failed);
 	if (failed) {
 		finish(c);
-		atomic_store(&c->closed_here, 1);
 		conn_put(c);
 	}
 	conn_stale(stale, fd);
@@ -461,10 +479,9 @@ void conn_each(void (*visit)(void *context, struct conn *c), void *context)
 	for (unsigned i = 0; i < n; i++)
 		for (unsigned k = 0; k < CONN_CHUNK; k++) {
 			struct conn *c = &chunks[i][k];
-			if (!atomic_load_explicit(&c->refs, memory_order_relaxed))
+			if (!conn_try_ref(c))
 				continue;
-			conn_ref(c);
-			if (c->nfds && atomic_load(&c->refs) > 1)
+			if (c->nfds)
 				visit(context, c);
 			conn_put(c);
 		}

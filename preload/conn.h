@@ -41,8 +41,8 @@ struct conn {
 	uint32_t tries;		/* upgrades asked for so far */
 
 	struct smc_lock lock;
-	_Atomic uint32_t closed_here; /* the last descriptor of this process is closed: recycle at the last reference */
 	uint32_t keep_tcp;	/* IDLE: a reason to stay on TCP once connected, 0 = none */
+	bool last_holder;	/* once finished: no other process has the socket */
 	bool finished;		/* does not count as a holder any more */
 	uint32_t nfds;		/* descriptors of this process */
 	struct epreg *regs;	/* epoll registrations (preload/epoll.c) */
@@ -73,6 +73,8 @@ static inline struct conn *conn_of_stream(struct smc_stream *s)
 /* The connection behind a descriptor, with a reference; NULL when it is not a TCP socket. */
 struct conn *conn_get(int fd);
 void conn_ref(struct conn *c);
+/* For pointers that may be stale: false if the object is not in use. */
+bool conn_try_ref(struct conn *c);
 void conn_put(struct conn *c);
 
 /* A new TCP socket `fd` (from socket, or unknown before). */

@@ -75,8 +75,12 @@ static void take_over(const struct ctl *k, struct epreg *reg, bool ours)
 	reg->data = k->event->data.u64;
 	reg->changes++;
 	reg->disarmed = false;
-	if (!ours)
+	if (!ours) {
+		epset_unlist(set, reg);
+		set->nours -= reg->ours;
+		reg->ours = false;
 		return;
+	}
 	reg->kernel = epreg_kernel_events(k->conn, reg->events);
 	if (!reg->ours) {
 		reg->ours = true;
@@ -123,14 +127,15 @@ static int ctl_mod(const struct ctl *k, bool ours)
 	if (!reg)
 		return ctl_new(k, ours);
 	smc_lock(&k->set->lock);
+	ours = ours && reg->ours;
 	/* With a new tag an event that is already on its way out to some thread is dropped; else it would count as
 	 * the one event of the registration armed now, which reports again all that is ready. */
 	uint32_t generation = reg->generation;
-	if (!reg->ours)
+	if (!ours)
 		reg->generation = generation + 1;
-	int r = real_ctl(k, reg, reg->ours), error = errno;
+	int r = real_ctl(k, reg, ours), error = errno;
 	if (!r)
-		take_over(k, reg, reg->ours);
+		take_over(k, reg, ours);
 	else
 		reg->generation = generation;
 	smc_unlock(&k->set->lock);
@@ -158,7 +163,7 @@ static int ctl_conn(struct ctl *k)
 	int r;
 
 	smc_lock(&c->lock);
-	ours = conn_attached(c);
+	ours = epreg_ours(c);
 	switch (k->op) {
 	case EPOLL_CTL_ADD:
 		r = ctl_new(k, ours);
@@ -233,7 +238,7 @@ static bool is_stale(struct conn *c, int fd)
 	uint64_t cookie = 0;
 	socklen_t len = sizeof(cookie);
 
-	if (!conn_attached(c) || !c->cookie)
+	if (!epreg_ours(c) || !c->cookie)
 		return false;
 	if (raw_call5(SYS_getsockopt, fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) >= 0 && cookie == c->cookie)
 		return false;

@@ -219,14 +219,15 @@ static void look_at(struct look *l)
 	struct epreg *reg = l->reg;
 	struct conn *c = reg->conn;
 
-	if (__builtin_expect(!conn_attached(c), 0)) {
-		/* being attached this very moment, by the holder of the lock; if not, that failed */
+	if (__builtin_expect(!epreg_ours(c), 0)) {
+		/* Being attached this very moment, by the holder of the lock (if not, that failed); or it is the
+		 * kernel's again, and so are its events. */
 		smc_lock(&c->lock);
-		bool attached = conn_attached(c);
-		if (!attached)
+		bool ours = epreg_ours(c);
+		if (!ours)
 			epreg_give_back(reg);
 		smc_unlock(&c->lock);
-		if (!attached)
+		if (!ours)
 			return;
 	}
 	if (__builtin_expect(c->inherited && !reg->adopted, 0)) {
@@ -236,7 +237,7 @@ static void look_at(struct look *l)
 	/* what a peer that left did not take goes out as the socket takes it */
 	if (__builtin_expect(c->stream.end->tx_mode == SMC_TX_RESEND, 0))
 		smc_stream_progress(&c->stream);
-	epreg_sync(reg);
+	epreg_sync(reg, l->events);
 	l->armed = !l->warm || c->inherited;
 	if (l->events & EPOLLET)
 		look_at_edge(l, c);

@@ -321,21 +321,28 @@ static struct epset *set_of(int epfd, int max)
 	return epset_get(epfd);
 }
 
-static int wait_in(struct epset *set, int epfd, struct epoll_event *events, int max, until_t until, const sigset_t *mask)
+/* Also when the thread is cancelled. */
+static void let_go(struct epset **set)
 {
+	epset_put(*set);
+}
+
+static int wait_in(struct epset *held, int epfd, struct epoll_event *events, int max, until_t until, const sigset_t *mask)
+{
+	__attribute__((cleanup(let_go))) struct epset *set = held;
 	bool fault = (uintptr_t)events < 4096; /* found when there is something to write there */
 	struct epoll_event nowhere;
 	struct call k = { set, epfd, fault ? &nowhere : events, fault ? 1 : max, until, mask };
 	int saved = errno;
 	int n = wait_for_events(&k);
 
-	epset_put(set);
+	if (n > 0 && fault) {
+		errno = EFAULT;
+		return -1;
+	}
 	if (n >= 0)
 		errno = saved;
-	if (n <= 0 || !fault)
-		return n;
-	errno = EFAULT;
-	return -1;
+	return n;
 }
 
 static int bad_epfd(void)

@@ -213,12 +213,11 @@ static long tell_kernel(struct epreg *reg, uint32_t events, uint64_t data)
 	return raw_call4(SYS_epoll_ctl, reg->set->fd, EPOLL_CTL_MOD, reg->fd, &e);
 }
 
-void epreg_sync(struct epreg *reg)
+void epreg_sync(struct epreg *reg, uint32_t events)
 {
 	struct epset *set = reg->set;
-	uint32_t mask = epreg_kernel_events(reg->conn, reg->events);
 
-	if (__builtin_expect(reg->kernel == mask, 1))
+	if (__builtin_expect(reg->kernel == epreg_kernel_events(reg->conn, events), 1))
 		return;
 	/* If it fails, the entry is gone or out of reach (its descriptor is closed, but a dup of it is not):
 	 * what is left then is the service thread, which watches the socket as well. */
@@ -240,13 +239,14 @@ static void to_kernel(struct epreg *reg)
 {
 	bool tagged = epreg_tagged_early(reg->events);
 
-	if (!reg->ours)
+	/* what is disarmed stays so: the kernel can't be told to watch for nothing at all */
+	if (!reg->ours || reg->disarmed)
 		return;
 	epset_unlist(reg->set, reg);
 	reg->ours = false;
 	reg->set->nours--;
-	if (!reg->disarmed)
-		tell_kernel(reg, reg->events, tagged ? epreg_tag(reg) : reg->data);
+	reg->generation++; /* what our entry still told is void */
+	tell_kernel(reg, reg->events, tagged ? epreg_tag(reg) : reg->data);
 	epset_show_level(reg->set);
 }
 
@@ -262,35 +262,42 @@ void epreg_give_back(struct epreg *reg)
 
 /* ---- attaching ---- */
 
-static bool attach_one(struct epreg *reg)
+/* 0, or -errno: -ENOENT = the kernel has no such entry. */
+static long attach_one(struct epreg *reg)
 {
 	struct epset *set = reg->set;
-	bool done = false;
 
 	if (reg->events & EPOLLEXCLUSIVE)
-		return false;
+		return -EINVAL;
 	smc_lock(&set->lock);
 	uint32_t mask = epreg_kernel_events(reg->conn, reg->events);
-	/* Fails for an entry whose own descriptor is closed while a dup is open: only the kernel can serve it. */
-	if (tell_kernel(reg, mask, epreg_tag(reg)) >= 0) {
+	/* -EBADF for an entry whose own descriptor is closed while a dup is open: only the kernel can serve it. */
+	long r = tell_kernel(reg, mask, epreg_tag(reg));
+	if (r >= 0) {
 		reg->kernel = mask;
-		reg->ours = done = true;
+		reg->ours = true;
 		set->nours++;
 		epset_put_bells(set);
 		epset_list(set, reg, PLACE_READY);
 		epset_show_level(set);
 	}
 	smc_unlock(&set->lock);
-	return done;
+	return r;
 }
 
 bool epoll_conn_attach(struct conn *c)
 {
 	/* there may be doorbells that nobody has heard of yet */
 	latch_bells_changed();
-	for (struct epreg *reg = c->regs; reg; reg = reg->conn_next) {
-		if (attach_one(reg))
+	for (struct epreg *reg = c->regs, *next; reg; reg = next) {
+		next = reg->conn_next;
+		long r = attach_one(reg);
+		if (r >= 0)
 			continue;
+		if (r == -ENOENT) { /* deleted without our seeing it */
+			epreg_drop(reg);
+			continue;
+		}
 		smc_log(1, "epoll fd=%d stays with the kernel", reg->fd);
 		for (struct epreg *undo = c->regs; undo != reg; undo = undo->conn_next)
 			epreg_give_back(undo);

@@ -31,7 +31,7 @@ enum epreg_place {
 struct epreg {
 	uint32_t index;		     /* in the table of registrations */
 	_Atomic uint32_t generation; /* changes when it is freed */
-	struct epset *set;
+	struct epset *_Atomic set;
 	struct conn *conn; /* with a reference; first of what is cleared for a new one */
 	struct epreg *conn_next;
 	struct epreg *prev, *next;	       /* all of the set */
@@ -39,7 +39,7 @@ struct epreg {
 	int fd;
 	uint32_t events; /* as the application said, flags included */
 	uint64_t data;
-	uint32_t kernel;  /* events of the kernel's entry, while `ours` */
+	_Atomic uint32_t kernel; /* events of the kernel's entry, while `ours`; read without the lock, as a hint */
 	uint32_t changes; /* counts what the application changes: a look that began before is void */
 	enum epreg_place place;
 	bool ours;     /* readiness is worked out here, the kernel's entry has our tag and watches TCP only */
@@ -72,6 +72,12 @@ static inline uint64_t epreg_tag(const struct epreg *reg)
 	return eptag_make(reg->index, reg->generation);
 }
 
+/* Is readiness worked out here? Not before attaching, and not once the kernel serves every call again. */
+static inline bool epreg_ours(const struct conn *c)
+{
+	return conn_attached(c) && !(smc_stream_rx_plain(&c->stream) && smc_stream_tx_plain(&c->stream));
+}
+
 /* Is the application's entry in the kernel under our tag already before attaching? */
 static inline bool epreg_tagged_early(uint32_t events)
 {
@@ -80,11 +86,13 @@ static inline bool epreg_tagged_early(uint32_t events)
 
 /* What the kernel is to watch for while readiness is worked out here. */
 uint32_t epreg_kernel_events(const struct conn *c, uint32_t events);
-/* Makes the kernel's entry what it should be, if the carrier changed. No lock is held. */
-void epreg_sync(struct epreg *reg);
+/* Makes the kernel's entry what it should be for `events` that were just asked for, if the carrier changed. No
+ * lock is held. */
+void epreg_sync(struct epreg *reg, uint32_t events);
 /* With set->lock: is it still in the kernel's set? */
 bool epreg_in_kernel(struct epreg *reg);
-/* Attaching failed after epoll_conn_attach: the registration is the kernel's again. No lock is held. */
+/* Both directions are back on TCP for good, or attaching failed after epoll_conn_attach: the registration is the
+ * kernel's again. c->lock is held. */
 void epreg_give_back(struct epreg *reg);
 
 void epreg_fork_prepare(void);

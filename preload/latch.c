@@ -10,14 +10,14 @@
 
 struct latch {
 	int fd;		     /* epoll instance, -1 = not made */
-	unsigned generation; /* of the list of bells it holds */
-	bool bells;	     /* ... and it holds one at all */
+	unsigned generation; /* of the list of bells it holds ... */
+	unsigned bells;	     /* ... so many */
 	struct latch *next;  /* free list */
 };
 
 enum { LATCH_CHUNK = 64, LATCH_CHUNKS = 1024 };
 
-static struct smc_lock lock; /* of all here; a leaf, except that link_bell_fds is called with it */
+static struct smc_lock lock; /* of all here; a leaf */
 static struct latch *chunks[LATCH_CHUNKS];
 static unsigned chunk_count;
 static struct latch *free_latches;
@@ -40,23 +40,22 @@ static bool grow(void)
 }
 
 /* With the lock: all bells there are now are in it. */
-static void put_bells(struct latch *l)
+static void put_bells(struct latch *l, const int *bells, unsigned n, unsigned generation)
 {
-	int bells[LINK_BELLS];
-	unsigned generation, n = link_bell_fds(bells, &generation);
-
-	if (l->bells && l->generation == generation)
+	if (l->bells == n && l->generation == generation)
 		return;
 	for (unsigned i = 0; i < n; i++) {
 		struct epoll_event e = { .events = EPOLLIN | EPOLLET };
 		raw_call4(SYS_epoll_ctl, l->fd, EPOLL_CTL_ADD, bells[i], &e);
 	}
 	l->generation = generation;
-	l->bells = n != 0;
+	l->bells = n;
 }
 
 static struct latch *latch_get(void)
 {
+	int bells[LINK_BELLS];
+	unsigned generation, n = link_bell_fds(bells, &generation);
 	struct latch *l = NULL;
 
 	smc_lock(&lock);
@@ -65,11 +64,11 @@ static struct latch *latch_get(void)
 		if (l->fd < 0) {
 			int fd = (int)raw_call3(SYS_epoll_create1, EPOLL_CLOEXEC, 0, 0);
 			l->fd = fd < 0 ? fd : fdtable_make_internal(fd);
-			l->bells = false;
+			l->bells = 0;
 		}
 		if (l->fd >= 0) {
 			free_latches = l->next;
-			put_bells(l);
+			put_bells(l, bells, n, generation);
 		} else {
 			l->fd = -1;
 			l = NULL;
@@ -136,11 +135,18 @@ void latch_ring(void)
 
 void latch_bells_changed(void)
 {
+	static _Atomic unsigned known;
+	int bells[LINK_BELLS];
+	unsigned generation, n = link_bell_fds(bells, &generation);
+
+	if (known == generation)
+		return;
 	smc_lock(&lock);
 	for (unsigned i = 0; i < chunk_count; i++)
 		for (unsigned k = 0; k < LATCH_CHUNK; k++)
 			if (chunks[i][k].fd >= 0)
-				put_bells(&chunks[i][k]);
+				put_bells(&chunks[i][k], bells, n, generation);
+	known = generation;
 	smc_unlock(&lock);
 }
 

@@ -118,7 +118,8 @@ struct conn *link_conn(struct link *l, uint32_t slot)
 
 	if (slot >= SHM_LINK_SLOTS || !(c = atomic_load(&l->conns[slot])))
 		return NULL;
-	conn_ref(c);
+	if (!conn_try_ref(c))
+		return NULL;
 	if (atomic_load(&l->conns[slot]) == c)
 		return c;
 	conn_put(c);

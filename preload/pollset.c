@@ -67,7 +67,8 @@ static bool concerns(int fd)
 	if (o->type == FD_EPOLL)
 		return epset_special((struct epset *)o);
 	if (o->type == FD_CONN)
-		return conn_attached((struct conn *)o) || ((struct conn *)o)->state != CONN_PLAIN;
+		return epreg_ours((struct conn *)o) ||
+		       atomic_load_explicit(&((struct conn *)o)->state, memory_order_acquire) < CONN_ATTACHED;
 	return true;
 }
 
@@ -108,7 +109,7 @@ static void count_call(struct conn *c, short events, uint32_t by)
 static enum kind kind_of(struct conn *c, short events, bool waits)
 {
 	if (conn_attached(c))
-		return KIND_FAST;
+		return epreg_ours(c) ? KIND_FAST : KIND_KERNEL;
 	if (!waits)
 		return KIND_KERNEL;
 	count_call(c, events, 1);

@@ -67,8 +67,9 @@ static void owes(struct conn *c)
 
 static void conn_event(struct conn *c, uint32_t events)
 {
-	conn_ref(c);
-	if (c->nfds + (c->parked >= 0) && conn_attached(c) && !c->finished) {
+	if (!conn_try_ref(c))
+		return;
+	if (conn_attached(c) && !c->finished) {
 		smc_stream_tcp_event(&c->stream);
 		epoll_conn_tcp_event(c);
 		if ((events & EPOLLOUT) || smc_stream_progress(&c->stream))

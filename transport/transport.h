@@ -46,7 +46,7 @@ enum {
 /* What rx_peek found out besides the bytes. */
 enum smc_rx_state {
 	SMC_RX_OPEN,
-	SMC_RX_FROZEN,
+	SMC_RX_FROZEN, /* sum: bytes that were there to take and will come over TCP instead */
 	SMC_RX_TORN, /* the peer wrote nonsense */
 };
 

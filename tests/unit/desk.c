@@ -37,6 +37,7 @@ static void open_desk(void)
 {
 	if (pairs)
 		return;
+	start_once();
 	pairs = aligned_alloc(SHM_LINE, PAIRS * ((sizeof(*pairs) + SHM_LINE - 1) / SHM_LINE * SHM_LINE));
 	attention = aligned_alloc(SHM_LINE, sizeof(*attention));
 	status = aligned_alloc(SHM_LINE, sizeof(*status));

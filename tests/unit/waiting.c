@@ -210,6 +210,34 @@ Test(waiting, no_tag_gets_out_after_deleting)
 	cr_assert_eq(one(50, 0), 0);
 }
 
+Test(waiting, handed_back_is_the_kernels_again)
+{
+	const uint32_t modes[] = { EPOLLIN, EPOLLIN | EPOLLET, EPOLLIN | EPOLLONESHOT };
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct conn *b[2];
+		desk_pair(b);
+		ctl(EPOLL_CTL_ADD, b[1], modes[i], i);
+		desk_up(b);
+		one(0, i);
+		desk_put(b[0], "x", 1);
+		smc_stream_hand_back(&b[1]->stream, SMC_REASON_KERNEL_CALL);
+		epoll_conn_activity(b[1]);
+		smc_stream_progress(&b[0]->stream); /* as its service thread would */
+		cr_assert_eq(one(1000, i), EPOLLIN);
+		drain(b[1]);
+		cr_assert_eq(ctl(EPOLL_CTL_MOD, b[1], modes[i], i + 10), 0);
+		cr_assert_eq(one(5, i + 10), 0);
+		desk_put(b[0], "x", 1);
+		cr_assert_eq(one(1000, i + 10), EPOLLIN);
+		cr_assert_eq(ctl(EPOLL_CTL_DEL, b[1], 0, 0), 0);
+		cr_assert_eq(ctl(EPOLL_CTL_ADD, b[1], modes[i], i + 20), 0);
+		cr_assert_eq(one(1000, i + 20), EPOLLIN);
+		drain(b[1]);
+		ctl(EPOLL_CTL_DEL, b[1], 0, 0);
+	}
+}
+
 /* ---- neither side starves ---- */
 
 static void both_are_served(int max, int plain_fd)
@@ -428,4 +456,107 @@ Test(waiting, sleeper_is_woken_when_it_attached_meanwhile)
 	one(0, 7);
 	desk_put(a[0], "y", 1);
 	cr_assert_eq(one(1000, 7), EPOLLIN);
+}
+
+/* ---- everything at once ---- */
+
+enum { STORM = 24, STORM_MS = 1500 };
+static struct conn *storm[STORM][2];
+static _Atomic uint32_t storm_mode[STORM];
+static pthread_mutex_t storm_lock[STORM];
+static _Atomic bool storm_over;
+
+static void echo(unsigned i)
+{
+	char b[64];
+	ssize_t n;
+
+	while ((n = desk_get(storm[i][1], b, sizeof(b))) > 0)
+		cr_assert_eq(desk_put(storm[i][1], b, (size_t)n), n);
+}
+
+static void *storm_waiter(void *arg)
+{
+	struct epoll_event e[5];
+
+	(void)arg;
+	while (!storm_over) {
+		int n = epoll_wait(ep, e, 5, 100);
+		cr_assert_geq(n, 0);
+		for (int k = 0; k < n; k++) {
+			unsigned i = (unsigned)e[k].data.u64;
+			cr_assert_lt(i, STORM);
+			pthread_mutex_lock(&storm_lock[i]);
+			echo(i);
+			if (storm_mode[i] & EPOLLONESHOT)
+				cr_assert_eq(ctl(EPOLL_CTL_MOD, storm[i][1], storm_mode[i], i), 0);
+			pthread_mutex_unlock(&storm_lock[i]);
+		}
+	}
+	return NULL;
+}
+
+static void *storm_changer(void *arg)
+{
+	static const uint32_t modes[] = { EPOLLIN, EPOLLIN | EPOLLET, EPOLLIN | EPOLLONESHOT, EPOLLIN | EPOLLRDHUP | EPOLLET };
+	unsigned attached = 0;
+
+	(void)arg;
+	for (unsigned k = 1; !storm_over; k++) {
+		unsigned i = k * 7 % STORM;
+		pthread_mutex_lock(&storm_lock[i]);
+		storm_mode[i] = modes[k * 11 / 3 % 4];
+		if (k % 3 == 0) {
+			cr_assert_eq(ctl(EPOLL_CTL_DEL, storm[i][1], 0, 0), 0);
+			cr_assert_eq(ctl(EPOLL_CTL_ADD, storm[i][1], storm_mode[i], i), 0);
+		} else {
+			cr_assert_eq(ctl(EPOLL_CTL_MOD, storm[i][1], storm_mode[i], i), 0);
+		}
+		pthread_mutex_unlock(&storm_lock[i]);
+		if (k % 20 == 0 && attached < STORM * 2) {
+			cr_assert(desk_attach(storm[attached / 2][attached % 2]));
+			attached++;
+		}
+		usleep(200);
+	}
+	return NULL;
+}
+
+Test(waiting, nothing_is_lost_while_all_changes)
+{
+	struct pollfd p[STORM];
+	uint64_t sent[STORM] = { 0 }, end = smc_now_ns() + UINT64_C(1000000) * STORM_MS;
+	pthread_t threads[4];
+	char byte;
+	long answers = 0;
+
+	for (unsigned i = 0; i < STORM; i++) {
+		desk_pair(storm[i]);
+		p[i] = (struct pollfd){ .fd = fd_of(storm[i][0]), .events = POLLIN };
+		pthread_mutex_init(&storm_lock[i], NULL);
+		storm_mode[i] = EPOLLIN;
+		ctl(EPOLL_CTL_ADD, storm[i][1], EPOLLIN, i);
+	}
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, i ? storm_waiter : storm_changer, NULL);
+	while (smc_now_ns() < end) {
+		for (unsigned i = 0; i < STORM; i++) {
+			if (sent[i] || (answers + i) % 5 == 0)
+				continue;
+			sent[i] = smc_now_ns();
+			cr_assert_eq(desk_put(storm[i][0], "x", 1), 1);
+		}
+		cr_assert_gt(poll(p, STORM, 4000), 0, "after %ld answers", answers);
+		for (unsigned i = 0; i < STORM; i++) {
+			if (p[i].revents && desk_get(storm[i][0], &byte, 1) == 1) {
+				sent[i] = 0;
+				answers++;
+			}
+			cr_assert(!sent[i] || smc_now_ns() - sent[i] < UINT64_C(4000000000), "%u is lost", i);
+		}
+	}
+	storm_over = true;
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	cr_assert_gt(answers, STORM);
 }

@@ -60,7 +60,7 @@ static bool tx_open(struct smc_channel *base, uint64_t offset)
 
 	if (!atomic_compare_exchange_strong(&c->tx->cons, &untouched, offset << 1))
 		return false;
-	c->tx_cons_seen = offset;
+	atomic_store_explicit(&c->tx_cons_seen, offset, relaxed);
 	atomic_store_explicit(&c->tx->prod, offset, relaxed);
 	atomic_store_explicit(&c->tx->opened, offset, memory_order_release);
 	wake(c, &c->tx->reader);
@@ -70,13 +70,17 @@ static bool tx_open(struct smc_channel *base, uint64_t offset)
 static size_t tx_reserve(struct smc_channel *base, struct iovec room[2])
 {
 	struct shm_channel *c = shm(base);
+	/* poll looks without the lock of the writer: so `prod` is read after what it cannot be behind */
+	uint64_t seen = atomic_load_explicit(&c->tx_cons_seen, acquire);
 	uint64_t prod = atomic_load_explicit(&c->tx->prod, relaxed);
-	uint64_t used = prod - c->tx_cons_seen;
+	uint64_t used = prod - seen;
 
 	/* look again only when what is known to be free is not even the low-water mark */
 	if (used > base->tx_size - smc_channel_low_water(base)) {
-		c->tx_cons_seen = atomic_load_explicit(&c->tx->cons, acquire) >> 1;
-		used = prod - c->tx_cons_seen;
+		seen = atomic_load_explicit(&c->tx->cons, acquire) >> 1;
+		atomic_store_explicit(&c->tx_cons_seen, seen, memory_order_release);
+		prod = atomic_load_explicit(&c->tx->prod, relaxed);
+		used = prod - seen;
 	}
 	if (used > base->tx_size) /* torn: a reader that took more than there was gets nothing more */
 		used = base->tx_size;
@@ -136,13 +140,20 @@ static enum smc_rx_state rx_peek(struct smc_channel *base, bool all, struct iove
 	uint64_t cons = word >> 1;
 
 	*sum = 0;
-	if (word & SHM_FROZEN)
+	if (word & SHM_FROZEN) {
+		uint64_t left = atomic_load_explicit(&c->rx->prod, acquire) - cons;
+		*sum = left <= base->rx_size ? (size_t)left : 0;
 		return SMC_RX_FROZEN;
-	if (all || c->rx_prod_seen - cons - 1 >= base->rx_size) /* nothing known: look at the writer's line */
-		c->rx_prod_seen = atomic_load_explicit(&c->rx->prod, acquire);
-	uint64_t n = c->rx_prod_seen - cons;
+	}
+	/* poll looks without the lock of the reader: the shared note may change under us, and be behind */
+	uint64_t seen = atomic_load_explicit(&c->rx_prod_seen, acquire);
+	if (all || seen - cons - 1 >= base->rx_size) { /* nothing known: look at the writer's line */
+		seen = atomic_load_explicit(&c->rx->prod, acquire);
+		atomic_store_explicit(&c->rx_prod_seen, seen, memory_order_release);
+	}
+	uint64_t n = seen - cons;
 	if (n > base->rx_size) {
-		c->rx_prod_seen = cons;
+		atomic_store_explicit(&c->rx_prod_seen, cons, relaxed);
 		return SMC_RX_TORN;
 	}
 	*sum = two_pieces(c->rx_ring, base->rx_size, cons, (size_t)n, bytes);

@@ -12,8 +12,8 @@ struct shm_channel {
 	struct smc_channel base;
 	struct shm_dir *tx, *rx;
 	uint8_t *tx_ring, *rx_ring;
-	uint64_t tx_cons_seen; /* the reader is at least here: saves looking at its cache line */
-	uint64_t rx_prod_seen; /* the writer is at least here */
+	_Atomic uint64_t tx_cons_seen; /* the reader is at least here: saves looking at its cache line */
+	_Atomic uint64_t rx_prod_seen; /* the writer is at least here */
 	struct shm_peer_bell bell;
 	struct shm_segment *segment;
 	unsigned side;
