@@ -374,16 +374,10 @@ void smc_stream_peer_process_gone(struct smc_stream *s)
 {
 	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE))
 		return;
-	struct iovec bytes[2];
-	size_t sum;
-
-	smc_lock(&s->end->rx_lock);
-	bool ended = rx_mode(s) == SMC_RX_BACK || s->channel->ops->rx_peek(s->channel, true, bytes, &sum) == SMC_RX_FROZEN;
 	smc_lock(&s->end->tx_lock);
-	if (tx_mode(s) == SMC_TX_FAST && ended)
+	if (tx_mode(s) == SMC_TX_FAST)
 		smc_stream_tx_down(s, SMC_REASON_PEER_LEFT);
 	smc_unlock(&s->end->tx_lock);
-	smc_unlock(&s->end->rx_lock);
 	smc_stream_tcp_event(s);
 }
 

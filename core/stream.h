@@ -127,8 +127,9 @@ bool smc_stream_progress(struct smc_stream *s);
  * room in the socket's send queue. */
 void smc_stream_hand_back(struct smc_stream *s, enum smc_reason reason);
 
-/* The process at the other end is gone (its forked children may still hold the socket). A direction whose FIN came
- * before has no sign of life left to watch: what we write there goes back to TCP, which finds out. */
+/* The process at the other end is gone, with no child that shares its links. Its FIN may have come long before (a
+ * half close) or may be stuck behind bytes nobody reads: what we write goes back to TCP, which finds out whether
+ * anybody is left. What it wrote is still there to read. */
 void smc_stream_peer_process_gone(struct smc_stream *s);
 
 /* Before the kernel's shutdown(fd, how) and before the last close of the socket in any process. */

@@ -159,10 +159,11 @@ static int ctl_del(const struct ctl *k)
 static int ctl_conn(struct ctl *k)
 {
 	struct conn *c = k->conn;
-	bool ours;
+	bool ours, first;
 	int r;
 
 	smc_lock(&c->lock);
+	first = !atomic_load(&k->set->nours);
 	ours = epreg_ours(c);
 	switch (k->op) {
 	case EPOLL_CTL_ADD:
@@ -181,10 +182,9 @@ static int ctl_conn(struct ctl *k)
 	if (!r)
 		epset_changed(k->set);
 	if (!r && k->op != EPOLL_CTL_DEL && ours) {
-		/* threads that sleep in the kernel's set since before anything in it was ours hear it there */
-		if (atomic_load(&k->set->direct))
-			latch_ring();
 		epset_wake(k->set);
+		if (first)
+			epset_fetch(k->set);
 	}
 	return r;
 }

@@ -58,8 +58,9 @@ static void start_nesting(struct epset *set)
 	smc_unlock(&set->lock);
 	if (!bells)
 		return;
-	/* who sleeps on the bells in the kernel's set must leave first; who comes now uses a latch */
-	if (!atomic_load(&set->waiting) && !atomic_load(&set->direct))
+	/* Who sleeps on the bells in the kernel's set must leave first; who comes now uses a latch. (Who sleeps in the
+	 * plain way sees the level.) */
+	if (!atomic_load(&set->waiting))
 		epset_remove_bells(set);
 	else
 		latch_ring();

@@ -25,13 +25,21 @@ enum { ASK_AGAIN = 16 };
 /* A pause between two looks that is longer means that the thread did not run (as in core/wait.c). */
 enum { PREEMPTED_NS = 30000 };
 
+enum how { BY_EPOLL_WAIT, BY_EPOLL_PWAIT, BY_EPOLL_PWAIT2 };
+
 struct call {
-	struct epset *set;
+	/* what the application said */
+	enum how how;
 	int epfd;
 	struct epoll_event *events;
 	int max;
-	until_t until;
+	int timeout_ms;
+	const struct timespec *timeout;
 	const sigset_t *mask;
+
+	struct epset *set;
+	until_t until;
+	bool begun; /* some of the time is over */
 };
 
 /* ---- the kernel's side ---- */
@@ -58,8 +66,6 @@ static void heard_bell(struct epset *set)
 		link_harvest();
 	if (!epset_special(set))
 		epset_remove_bells(set);
-	else if (atomic_load(&set->direct))
-		latch_ring(); /* the next one that came when the set was plain */
 }
 
 int epset_translate(struct epset *set, struct epoll_event *events, int n, bool *tags)
@@ -261,27 +267,34 @@ static int sleep_on(struct call *k, bool *tags)
 	return n > 0 ? epset_translate(set, k->events, n, tags) : n;
 }
 
-static void leave_direct(struct epset **set)
+/* libc's very call. */
+static int original_wait(const struct call *k)
 {
-	atomic_fetch_sub(&(*set)->direct, 1);
+	switch (k->how) {
+	case BY_EPOLL_WAIT:
+		return real.epoll_wait(k->epfd, k->events, k->max, k->timeout_ms);
+	case BY_EPOLL_PWAIT:
+		return real.epoll_pwait(k->epfd, k->events, k->max, k->timeout_ms, k->mask);
+	default:
+		return real.epoll_pwait2(k->epfd, k->events, k->max, k->timeout, k->mask);
+	}
 }
 
-/* Nothing of the set is ours: *over says whether the result is final. */
+/* Nothing of the set is ours: *over says whether the result is final. Our reference to the set was taken before the
+ * look at whether it is (epset_fetch). */
 static int wait_plain(struct call *k, bool *over)
 {
-	__attribute__((cleanup(leave_direct))) struct epset *set = k->set;
 	bool tags = false;
-	int n;
+	int n = k->begun ? kernel_wait(k) : original_wait(k);
 
-	/* counted, then looked; who attaches does it the other way round and rings */
-	atomic_fetch_add(&set->direct, 1);
-	*over = false;
-	if (epset_special(set))
-		return 0;
-	n = kernel_wait(k);
+	k->begun = true;
 	*over = n <= 0;
-	if (n > 0 && (n = epset_translate(set, k->events, n, &tags)))
-		*over = true;
+	if (n <= 0)
+		return n;
+	n = epset_translate(k->set, k->events, n, &tags);
+	if (__builtin_expect(tags, 0))
+		epset_fetched(k->set);
+	*over = n > 0;
 	return n;
 }
 
@@ -299,6 +312,7 @@ static int wait_for_events(struct call *k)
 				return 0;
 			continue;
 		}
+		k->begun = true;
 		if ((n = gather(k)) || until_over(k->until))
 			return n;
 		if ((n = spin(k)))
@@ -321,21 +335,36 @@ static struct epset *set_of(int epfd, int max)
 	return epset_get(epfd);
 }
 
+/* A set that never had a TCP socket is unlikely to get one during this call: a rough clock will do for that. */
+static until_t end_of(const struct call *k)
+{
+	bool rough = !k->set->touched && !k->set->ninner;
+
+	if (k->how == BY_EPOLL_PWAIT2)
+		return until_timespec(k->timeout, rough);
+	return until_ms(k->timeout_ms, rough);
+}
+
 /* Also when the thread is cancelled. */
 static void let_go(struct epset **set)
 {
 	epset_put(*set);
 }
 
-static int wait_in(struct epset *held, int epfd, struct epoll_event *events, int max, until_t until, const sigset_t *mask)
+static int wait_in(struct call k)
 {
-	__attribute__((cleanup(let_go))) struct epset *set = held;
-	bool fault = (uintptr_t)events < 4096; /* found when there is something to write there */
+	__attribute__((cleanup(let_go))) struct epset *set = k.set;
+	bool fault = (uintptr_t)k.events < 4096; /* found when there is something to write there */
 	struct epoll_event nowhere;
-	struct call k = { set, epfd, fault ? &nowhere : events, fault ? 1 : max, until, mask };
 	int saved = errno;
-	int n = wait_for_events(&k);
 
+	(void)set;
+	if (fault) {
+		k.events = &nowhere;
+		k.max = 1;
+	}
+	k.until = end_of(&k);
+	int n = wait_for_events(&k);
 	if (n > 0 && fault) {
 		errno = EFAULT;
 		return -1;
@@ -355,18 +384,18 @@ SMC_EXPORT int epoll_wait(int epfd, struct epoll_event *events, int max, int tim
 {
 	struct epset *set = set_of(epfd, max);
 
-	if (set)
-		return wait_in(set, epfd, events, max, until_ms(timeout), NULL);
-	return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_wait(epfd, events, max, timeout);
+	if (!set)
+		return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_wait(epfd, events, max, timeout);
+	return wait_in((struct call){ BY_EPOLL_WAIT, epfd, events, max, .timeout_ms = timeout, .set = set });
 }
 
 SMC_EXPORT int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout, const sigset_t *mask)
 {
 	struct epset *set = set_of(epfd, max);
 
-	if (set)
-		return wait_in(set, epfd, events, max, until_ms(timeout), mask);
-	return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_pwait(epfd, events, max, timeout, mask);
+	if (!set)
+		return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_pwait(epfd, events, max, timeout, mask);
+	return wait_in((struct call){ BY_EPOLL_PWAIT, epfd, events, max, .timeout_ms = timeout, .mask = mask, .set = set });
 }
 
 SMC_EXPORT int epoll_pwait2(int epfd, struct epoll_event *events, int max, const struct timespec *timeout,
@@ -374,7 +403,7 @@ SMC_EXPORT int epoll_pwait2(int epfd, struct epoll_event *events, int max, const
 {
 	struct epset *set = until_valid(timeout) ? set_of(epfd, max) : NULL;
 
-	if (set)
-		return wait_in(set, epfd, events, max, until_timespec(timeout), mask);
-	return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_pwait2(epfd, events, max, timeout, mask);
+	if (!set)
+		return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_pwait2(epfd, events, max, timeout, mask);
+	return wait_in((struct call){ BY_EPOLL_PWAIT2, epfd, events, max, .timeout = timeout, .mask = mask, .set = set });
 }

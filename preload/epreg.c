@@ -135,6 +135,7 @@ void epreg_link(struct epreg *reg)
 	if (set->regs)
 		set->regs->prev = reg;
 	set->regs = reg;
+	set->touched = true;
 }
 
 struct epreg *epreg_find(struct conn *c, struct epset *set, int fd)
@@ -303,10 +304,11 @@ bool epoll_conn_attach(struct conn *c)
 			epreg_give_back(undo);
 		return false;
 	}
-	/* Who sleeps on a set in the plain way is in none of its counts of sleepers that matter here, but hears
-	 * the bells that were just put there. */
-	if (c->regs)
-		latch_ring();
+	/* sleepers who are counted hear of the listing; those who are not, of the bells that were just put there */
+	for (struct epreg *reg = c->regs; reg; reg = reg->conn_next) {
+		epset_wake(reg->set);
+		epset_fetch(reg->set);
+	}
 	return true;
 }
 

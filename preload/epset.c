@@ -229,6 +229,29 @@ bool epset_put_bells(struct epset *set)
 	return set->bells;
 }
 
+/* Who waits in the plain way is counted only by its reference: taken before the look at whether the set is special;
+ * here it is the other way round. There are others with references, so some rings are for nothing. */
+void epset_fetch(struct epset *set)
+{
+	uint32_t users = atomic_load(&set->refs) - set->nfds;
+
+	if (!users)
+		return;
+	atomic_store(&set->to_fetch, users);
+	latch_ring();
+}
+
+/* An edge wakes one thread of a set: it sees to the next. */
+void epset_fetched(struct epset *set)
+{
+	uint32_t n = atomic_load(&set->to_fetch);
+
+	while (n && !atomic_compare_exchange_weak(&set->to_fetch, &n, n - 1))
+		;
+	if (n > 1)
+		latch_ring();
+}
+
 void epset_remove_bells(struct epset *set)
 {
 	int bells[LINK_BELLS];

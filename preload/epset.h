@@ -114,12 +114,13 @@ struct epset {
 	uint32_t nfds;
 	struct epreg *regs;
 	_Atomic uint32_t nours; /* ... with `ours` */
+	_Atomic bool touched;	/* ever had one */
 	struct epreg *head, *tail; /* the ready list */
 	_Atomic uint32_t nlisted, nready, nwarm;
 	uint32_t stamp; /* counts calls that look */
 
 	_Atomic uint32_t waiting; /* threads that sleep, having armed everything */
-	_Atomic uint32_t direct;  /* threads that sleep in the kernel since nothing was ours when they came */
+	_Atomic uint32_t to_fetch; /* threads that may sleep in it in the plain way, and must be fetched (epset_fetch) */
 	bool bells;		   /* the doorbells are in the kernel's set ... */
 	unsigned bell_generation; /* ... those of this list */
 
@@ -172,6 +173,11 @@ void epset_show_level(struct epset *set);
 
 /* After listing something, without the lock: wakes sleepers of the set that are not this thread. */
 void epset_wake(struct epset *set);
+/* After the first became ours (or any), without the lock: threads that sleep in the kernel's set in the plain way
+ * come out one after the other, by the doorbells that are in it now. */
+void epset_fetch(struct epset *set);
+/* One of them came out. */
+void epset_fetched(struct epset *set);
 extern __thread struct epset *epset_asleep_in __attribute__((tls_model("initial-exec")));
 
 enum epset_look {

@@ -129,7 +129,7 @@ void epoll_fork_child(void)
 	epset_nest_fork_child();
 	for (struct epset *set = epset_all; set; set = set->all) {
 		smc_lock_reset(&set->lock);
-		set->waiting = set->direct = 0;
+		set->waiting = set->to_fetch = 0;
 		/* references of calls in threads that are not here stay: such a set is just not used again */
 		if (set->nfds)
 			set->forked = set->stale = true;

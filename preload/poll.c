@@ -5,14 +5,14 @@
 SMC_EXPORT int poll(struct pollfd *fds, nfds_t n, int timeout)
 {
 	if (__builtin_expect(pollset_concerns(fds, n), 0))
-		return pollset_wait(fds, n, until_ms(timeout), NULL, false);
+		return pollset_wait(fds, n, until_ms(timeout, false), NULL, false);
 	return real.poll(fds, n, timeout);
 }
 
 SMC_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask)
 {
 	if (__builtin_expect(pollset_concerns(fds, n), 0) && until_valid(timeout))
-		return pollset_wait(fds, n, until_timespec(timeout), mask, false);
+		return pollset_wait(fds, n, until_timespec(timeout, false), mask, false);
 	return real.ppoll(fds, n, timeout, mask);
 }
 
@@ -21,13 +21,13 @@ SMC_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeou
 SMC_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
 {
 	if (size / sizeof(*fds) >= n && __builtin_expect(pollset_concerns(fds, n), 0))
-		return pollset_wait(fds, n, until_ms(timeout), NULL, false);
+		return pollset_wait(fds, n, until_ms(timeout, false), NULL, false);
 	return real.__poll_chk(fds, n, timeout, size);
 }
 
 SMC_EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size)
 {
 	if (size / sizeof(*fds) >= n && __builtin_expect(pollset_concerns(fds, n), 0) && until_valid(timeout))
-		return pollset_wait(fds, n, until_timespec(timeout), mask, false);
+		return pollset_wait(fds, n, until_timespec(timeout, false), mask, false);
 	return real.__ppoll_chk(fds, n, timeout, mask, size);
 }

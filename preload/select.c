@@ -100,7 +100,7 @@ SMC_EXPORT int select(int n, fd_set *r, fd_set *w, fd_set *x, struct timeval *ti
 		return real.select(n, r, w, x, timeout);
 	if (timeout)
 		t = (struct timespec){ timeout->tv_sec + timeout->tv_usec / 1000000, timeout->tv_usec % 1000000 * 1000 };
-	until_t until = until_timespec(timeout ? &t : NULL);
+	until_t until = until_timespec(timeout ? &t : NULL, false);
 	int found = wait_for(&s, until, NULL), error = errno;
 	tell_left(timeout, until);
 	errno = error;
@@ -113,5 +113,5 @@ SMC_EXPORT int pselect(int n, fd_set *r, fd_set *w, fd_set *x, const struct time
 
 	if (!sets_concern(&s) || !until_valid(timeout))
 		return real.pselect(n, r, w, x, timeout, mask);
-	return wait_for(&s, until_timespec(timeout), mask);
+	return wait_for(&s, until_timespec(timeout, false), mask);
 }

@@ -14,27 +14,30 @@
 typedef uint64_t until_t;
 #define UNTIL_FOREVER UINT64_MAX
 
-static inline until_t until_after_ns(uint64_t ns)
+/* With a rough clock it takes a few nanoseconds less and may end some milliseconds early. */
+static inline until_t until_after_ns(uint64_t ns, bool rough)
 {
+	struct timespec t;
 	uint64_t now;
 
 	if (!ns)
 		return 0;
-	now = smc_now_ns();
+	clock_gettime(rough ? CLOCK_MONOTONIC_COARSE : CLOCK_MONOTONIC, &t);
+	now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 	return ns >= UNTIL_FOREVER - now ? UNTIL_FOREVER : now + ns;
 }
 
-static inline until_t until_ms(int ms)
+static inline until_t until_ms(int ms, bool rough)
 {
-	return ms < 0 ? UNTIL_FOREVER : until_after_ns((uint64_t)ms * 1000000u);
+	return ms < 0 ? UNTIL_FOREVER : until_after_ns((uint64_t)ms * 1000000u, rough);
 }
 
 /* NULL = for ever. The caller has seen to it that it is valid. */
-static inline until_t until_timespec(const struct timespec *t)
+static inline until_t until_timespec(const struct timespec *t, bool rough)
 {
 	if (!t || t->tv_sec >= (time_t)(UNTIL_FOREVER / 2000000000u))
 		return UNTIL_FOREVER;
-	return until_after_ns((uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec);
+	return until_after_ns((uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec, rough);
 }
 
 static inline bool until_valid(const struct timespec *t)

@@ -39,44 +39,40 @@ static void check(int ok, const char *what)
 	exit(125);
 }
 
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define SKIP_UNLESS(value, n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, (n))
+#define LOAD(field)		   BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+#define SKIP_UNLESS(value, n)	   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), 0, (n))
 #define SKIP_UNLESS_BITS(value, n) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (value), 0, (n))
-#define ANSWER(err) BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((err) & SECCOMP_RET_DATA))
-#define ALLOW BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define ANSWER(err)		   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ((err)&SECCOMP_RET_DATA))
+#define ALLOW			   BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 static void filter(struct sock_filter *code, size_t n)
 {
-	struct sock_fprog program = {.len = (unsigned short)n, .filter = code};
+	struct sock_fprog program = { .len = (unsigned short)n, .filter = code };
 	check(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs");
 	check(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), "seccomp");
 }
 
 static void deny_call(long nr, int err)
 {
-	struct sock_filter code[] = {LOAD(nr), SKIP_UNLESS((unsigned)nr, 1), ANSWER(err), ALLOW};
+	struct sock_filter code[] = { LOAD(nr), SKIP_UNLESS((unsigned)nr, 1), ANSWER(err), ALLOW };
 	filter(code, sizeof(code) / sizeof(code[0]));
 }
 
 static void deny_argument(long nr, unsigned value, int err)
 {
-	struct sock_filter code[] = {LOAD(nr),		    SKIP_UNLESS((unsigned)nr, 3),
-				     LOAD(args[0]),	    SKIP_UNLESS(value, 1),
-				     ANSWER(err),	    ALLOW};
+	struct sock_filter code[] = { LOAD(nr),	     SKIP_UNLESS((unsigned)nr, 3),
+				      LOAD(args[0]), SKIP_UNLESS(value, 1),
+				      ANSWER(err),   ALLOW };
 	filter(code, sizeof(code) / sizeof(code[0]));
 }
 
 static void deny_thread(int err)
 {
 	/* clone3's flags are in memory, where a filter cannot look: libc goes back to clone on ENOSYS. */
-	struct sock_filter code[] = {LOAD(nr),
-				     SKIP_UNLESS(SYS_clone3, 1),
-				     ANSWER(ENOSYS),
-				     SKIP_UNLESS(SYS_clone, 3),
-				     LOAD(args[0]),
-				     SKIP_UNLESS_BITS(CLONE_THREAD, 1),
-				     ANSWER(err),
-				     ALLOW};
+	struct sock_filter code[] = { LOAD(nr),	      SKIP_UNLESS(SYS_clone3, 1),
+				      ANSWER(ENOSYS), SKIP_UNLESS(SYS_clone, 3),
+				      LOAD(args[0]),  SKIP_UNLESS_BITS(CLONE_THREAD, 1),
+				      ANSWER(err),    ALLOW };
 	filter(code, sizeof(code) / sizeof(code[0]));
 }
 
@@ -86,20 +82,20 @@ static void deny(char *text)
 		const char *name;
 		long nr[4];
 	} calls[] = {
-		{"memfd_create", {SYS_memfd_create}},
-		{"eventfd", {SYS_eventfd2, SYS_eventfd}},
-		{"bpf", {SYS_bpf}},
-		{"userfaultfd", {SYS_userfaultfd}},
-		{"io_uring", {SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register}},
-		{"ptrace", {SYS_ptrace}},
-		{"futex_waitv", {449}},
-		{"pidfd", {SYS_pidfd_open, SYS_pidfd_getfd, SYS_pidfd_send_signal}},
-		{"process_vm", {SYS_process_vm_readv, SYS_process_vm_writev}},
-		{"fallocate", {SYS_fallocate}},
-		{"membarrier", {SYS_membarrier}},
-		{"rseq", {SYS_rseq}},
-		{"epoll_pwait2", {SYS_epoll_pwait2}},
-		{"close_range", {SYS_close_range}},
+		{ "memfd_create", { SYS_memfd_create } },
+		{ "eventfd", { SYS_eventfd2, SYS_eventfd } },
+		{ "bpf", { SYS_bpf } },
+		{ "userfaultfd", { SYS_userfaultfd } },
+		{ "io_uring", { SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register } },
+		{ "ptrace", { SYS_ptrace } },
+		{ "futex_waitv", { 449 } },
+		{ "pidfd", { SYS_pidfd_open, SYS_pidfd_getfd, SYS_pidfd_send_signal } },
+		{ "process_vm", { SYS_process_vm_readv, SYS_process_vm_writev } },
+		{ "fallocate", { SYS_fallocate } },
+		{ "membarrier", { SYS_membarrier } },
+		{ "rseq", { SYS_rseq } },
+		{ "epoll_pwait2", { SYS_epoll_pwait2 } },
+		{ "close_range", { SYS_close_range } },
 	};
 	char *equals = strchr(text, '=');
 	int err = equals ? atoi(equals + 1) : EPERM;
@@ -128,15 +124,16 @@ static void limit(char *text)
 	static const struct {
 		const char *name;
 		int resource;
-	} limits[] = {{"nofile", RLIMIT_NOFILE}, {"memlock", RLIMIT_MEMLOCK}, {"fsize", RLIMIT_FSIZE},
-		      {"as", RLIMIT_AS},	 {"stack", RLIMIT_STACK},     {"core", RLIMIT_CORE}};
+	} limits[] = { { "nofile", RLIMIT_NOFILE }, { "memlock", RLIMIT_MEMLOCK },
+		       { "fsize", RLIMIT_FSIZE },   { "as", RLIMIT_AS },
+		       { "stack", RLIMIT_STACK },   { "core", RLIMIT_CORE } };
 	char *equals = strchr(text, '=');
 	check(equals != NULL, text);
 	*equals = 0;
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
 		if (!strcmp(limits[i].name, text)) {
 			rlim_t n = strtoull(equals + 1, NULL, 0);
-			struct rlimit r = {n, n};
+			struct rlimit r = { n, n };
 			check(!setrlimit((__rlimit_resource_t)limits[i].resource, &r), text);
 			return;
 		}
@@ -145,7 +142,7 @@ static void limit(char *text)
 
 static void loopback_up(void)
 {
-	struct ifreq r = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+	struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	check(fd >= 0 && !ioctl(fd, SIOCSIFFLAGS, &r), "loopback up");
 	close(fd);
@@ -165,12 +162,15 @@ static void pid_namespace(void)
 
 int main(int argc, char **argv)
 {
-	static const struct option known[] = {
-		{"deny", required_argument, NULL, 'd'}, {"limit", required_argument, NULL, 'l'},
-		{"uid", required_argument, NULL, 'u'},	{"netns", no_argument, NULL, 'n'},
-		{"lo", no_argument, NULL, 'o'},		{"userns", no_argument, NULL, 'U'},
-		{"pidns", no_argument, NULL, 'p'},	{"preload", required_argument, NULL, 'P'},
-		{0}};
+	static const struct option known[] = { { "deny", required_argument, NULL, 'd' },
+					       { "limit", required_argument, NULL, 'l' },
+					       { "uid", required_argument, NULL, 'u' },
+					       { "netns", no_argument, NULL, 'n' },
+					       { "lo", no_argument, NULL, 'o' },
+					       { "userns", no_argument, NULL, 'U' },
+					       { "pidns", no_argument, NULL, 'p' },
+					       { "preload", required_argument, NULL, 'P' },
+					       { 0 } };
 	for (int c; (c = getopt_long(argc, argv, "+", known, NULL)) != -1;) {
 		switch (c) {
 		case 'd':
@@ -180,7 +180,8 @@ int main(int argc, char **argv)
 			limit(optarg);
 			break;
 		case 'u':
-			check(!setgid((gid_t)atoi(optarg)) && !setuid((uid_t)atoi(optarg)), "setuid");
+			check(!setgid((gid_t)atoi(optarg)) && !setuid((uid_t)atoi(optarg)),
+			      "setuid");
 			break;
 		case 'n':
 			check(!unshare(CLONE_NEWNET), "unshare");

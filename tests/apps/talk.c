@@ -92,9 +92,9 @@ static bool recv_content(int fd)
 
 static void client(uint16_t port, long ms)
 {
-	struct sockaddr_in a = {.sin_family = AF_INET,
-				.sin_port = htons(port),
-				.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_port = htons(port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int on = 1, fd = socket(AF_INET, SOCK_STREAM, 0);
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
 		die("connect");
@@ -117,7 +117,7 @@ static void client(uint16_t port, long ms)
 /* Waits for a client; if it is a child of ours, only as long as it lives. */
 static int await_client(int listener, pid_t child)
 {
-	struct pollfd p = {.fd = listener, .events = POLLIN};
+	struct pollfd p = { .fd = listener, .events = POLLIN };
 	int status;
 	while (poll(&p, 1, 100) < 1)
 		if (child && waitpid(child, &status, WNOHANG) == child) {
@@ -153,9 +153,9 @@ static void server(int listener, pid_t child)
 
 static int listen_on(uint16_t *port)
 {
-	struct sockaddr_in a = {.sin_family = AF_INET,
-				.sin_port = htons(*port),
-				.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_port = htons(*port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	socklen_t size = sizeof(a);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&a, size) < 0 || listen(fd, 5) < 0)

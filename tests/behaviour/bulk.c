@@ -46,7 +46,9 @@ CLIENT(bulk_writev)
 	char *b = malloc(4 * MIB);
 	MUST(b);
 	pattern_fill(b, 1, 0, 4 * MIB);
-	struct iovec v[4] = {{b, 1}, {b + 1, MIB}, {b + 1 + MIB, 0}, {b + 1 + MIB, 3 * MIB - 1}};
+	struct iovec v[4] = {
+		{ b, 1 }, { b + 1, MIB }, { b + 1 + MIB, 0 }, { b + 1 + MIB, 3 * MIB - 1 }
+	};
 	R(writev(fd, v, 4));
 	free(b);
 }
@@ -59,7 +61,7 @@ static bool exchange(int fd, uint32_t out, uint32_t in, size_t size, size_t chun
 	bool ok = true;
 	MUST(b);
 	while (ok && (sent < size || got < size)) {
-		struct pollfd p = {.fd = fd};
+		struct pollfd p = { .fd = fd };
 		p.events = (short)((sent < size ? POLLOUT : 0) | (got < size ? POLLIN : 0));
 		int n = poll(&p, 1, 10000);
 		MUST(n == 1);
@@ -237,9 +239,9 @@ CLIENT(bulk_little_room)
 /* Request and answer of many sizes around the powers of two, where rings wrap. */
 PAIR(bulk_wrap_sizes, 0);
 
-static const int wrap_sizes[] = {4095,   4096,	 4097,	 8191,	 16383,	 16384,	 16385,	 32767,
-				 65535,  65536,	 65537,	 131071, 131073, 262143, 262144, 262145,
-				 524287, 524289};
+static const int wrap_sizes[] = { 4095,	  4096,	  4097,	  8191,	  16383,  16384,
+				  16385,  32767,  65535,  65536,  65537,  131071,
+				  131073, 262143, 262144, 262145, 524287, 524289 };
 
 SERVER(bulk_wrap_sizes)
 {

@@ -165,7 +165,7 @@ SOLO(connect_unconnected_calls, MUST_BE_TCP)
 
 SOLO(connect_socket_types, 0)
 {
-	static const int types[] = {0, SOCK_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK | SOCK_CLOEXEC};
+	static const int types[] = { 0, SOCK_NONBLOCK, SOCK_CLOEXEC, SOCK_NONBLOCK | SOCK_CLOEXEC };
 	uint16_t port;
 	int listener = listen_on(AF_INET, false, &port);
 	for (int i = 0; i < 4; i++) {
@@ -177,7 +177,8 @@ SOLO(connect_socket_types, 0)
 		    fcntl(fd, F_GETFD), !!(fcntl(peer, F_GETFL) & O_NONBLOCK),
 		    fcntl(peer, F_GETFD));
 		warm_up_both(fd, peer);
-		say("status %s %s", acceleration_expected() == accelerated(fd) ? "as wished" : "odd",
+		say("status %s %s",
+		    acceleration_expected() == accelerated(fd) ? "as wished" : "odd",
 		    acceleration_expected() == accelerated(peer) ? "as wished" : "odd");
 		close(fd);
 		close(peer);
@@ -228,10 +229,10 @@ static void say_name(const char *what, const struct sockaddr_storage *a, socklen
 
 SOLO(connect_accept_addresses, 0)
 {
-	static const int families[] = {AF_INET, AF_INET6};
+	static const int families[] = { AF_INET, AF_INET6 };
 	for (int i = 0; i < 2; i++) {
 		uint16_t port;
-		struct sockaddr_storage a = {0};
+		struct sockaddr_storage a = { 0 };
 		socklen_t size = sizeof(a);
 		int listener = listen_on(families[i], false, &port);
 		int fd = connect_to(families[i], port);
@@ -239,7 +240,7 @@ SOLO(connect_accept_addresses, 0)
 		say_name("accept", &a, size, port_of(fd));
 		warm_up_both(fd, peer);
 		/* A short buffer gets what fits, and the full size. */
-		unsigned char small[4] = {9, 9, 9, 9};
+		unsigned char small[4] = { 9, 9, 9, 9 };
 		size = 3;
 		int fd2 = connect_to(families[i], port);
 		int peer2 = accept(listener, (struct sockaddr *)small, &size);

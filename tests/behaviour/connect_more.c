@@ -38,7 +38,7 @@ SOLO(connect_reset_before_accept, SOME_TCP)
 	R(getpeername(peer, (struct sockaddr *)&a, &size));
 	close(peer);
 	/* The server goes on. */
-	int sv[2] = {connect_to(AF_INET, port), accept(listener, NULL, NULL)};
+	int sv[2] = { connect_to(AF_INET, port), accept(listener, NULL, NULL) };
 	warm_up_both(sv[0], sv[1]);
 	say("goes on");
 }
@@ -57,7 +57,7 @@ SOLO(connect_gone_before_accept, SOME_TCP)
 	R(recv(peer, b, sizeof(b), 0));
 	R(send(peer, "x", 1, MSG_NOSIGNAL));
 	close(peer);
-	int sv[2] = {connect_to(AF_INET, port), accept(listener, NULL, NULL)};
+	int sv[2] = { connect_to(AF_INET, port), accept(listener, NULL, NULL) };
 	warm_up_both(sv[0], sv[1]);
 }
 
@@ -79,7 +79,7 @@ SOLO(connect_early_data, SOME_TCP)
 /* One thread that is both ends, on every kind of own address. */
 SOLO(connect_self_one_thread, 0)
 {
-	static const char *const names[] = {"127.0.0.1", "::1", "mapped", "127.0.0.2", "own"};
+	static const char *const names[] = { "127.0.0.1", "::1", "mapped", "127.0.0.2", "own" };
 	for (int i = 0; i < 5; i++) {
 		int family = i == 1 || i == 2 ? AF_INET6 : AF_INET;
 		uint16_t port;
@@ -93,7 +93,8 @@ SOLO(connect_self_one_thread, 0)
 		if (i == 4 && !getifaddrs(&all)) {
 			for (struct ifaddrs *p = all; p; p = p->ifa_next)
 				if (p->ifa_addr && p->ifa_addr->sa_family == AF_INET)
-					four->sin_addr = ((struct sockaddr_in *)p->ifa_addr)->sin_addr;
+					four->sin_addr =
+						((struct sockaddr_in *)p->ifa_addr)->sin_addr;
 			freeifaddrs(all);
 		}
 		int fd = tcp_socket(i == 1 ? AF_INET6 : AF_INET, SOCK_NONBLOCK);
@@ -154,7 +155,7 @@ SERVER(connect_unspec)
 
 CLIENT(connect_unspec)
 {
-	struct sockaddr none = {.sa_family = AF_UNSPEC};
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
 	char b[16];
 	await(0);
 	R(connect(fd, &none, sizeof(none)));

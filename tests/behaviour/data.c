@@ -8,9 +8,9 @@
 
 PAIR(data_echo_sizes, 0);
 
-static const size_t echo_sizes[] = {1,	  2,	7,     8,     63,    64,     65,     255,
-				    1024, 1460, 4095,  4096,  4097,  16384,  65535,  65536,
-				    65537, 100000, 131072, 262144, 262145, 1048576};
+static const size_t echo_sizes[] = { 1,	    2,	    7,	    8,	    63,	    64,	    65,	   255,
+				     1024,  1460,   4095,   4096,   4097,   16384,  65535, 65536,
+				     65537, 100000, 131072, 262144, 262145, 1048576 };
 
 SERVER(data_echo_sizes)
 {
@@ -39,10 +39,10 @@ PAIR(data_all_forms, 0);
 
 static ssize_t write_form(int form, int fd, char *p, size_t n)
 {
-	struct iovec v[2] = {{p, n / 2}, {p + n / 2, n - n / 2}};
-	struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
-	struct mmsghdr mm[2] = {{.msg_hdr = {.msg_iov = &v[0], .msg_iovlen = 1}},
-				{.msg_hdr = {.msg_iov = &v[1], .msg_iovlen = 1}}};
+	struct iovec v[2] = { { p, n / 2 }, { p + n / 2, n - n / 2 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	struct mmsghdr mm[2] = { { .msg_hdr = { .msg_iov = &v[0], .msg_iovlen = 1 } },
+				 { .msg_hdr = { .msg_iov = &v[1], .msg_iovlen = 1 } } };
 	switch (form) {
 	case 0:
 		return write(fd, p, n);
@@ -57,17 +57,18 @@ static ssize_t write_form(int form, int fd, char *p, size_t n)
 	case 5:
 		return pwritev2(fd, v, 2, -1, 0);
 	case 6:
-		return sendmmsg(fd, mm, 2, 0) == 2 ? (ssize_t)mm[0].msg_len + (ssize_t)mm[1].msg_len : -1;
+		return sendmmsg(fd, mm, 2, 0) == 2 ? (ssize_t)mm[0].msg_len + (ssize_t)mm[1].msg_len
+						   : -1;
 	}
 	return -1;
 }
 
 static ssize_t read_form(int form, int fd, char *p, size_t n)
 {
-	struct iovec v[2] = {{p, n / 2}, {p + n / 2, n - n / 2}};
-	struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
-	struct mmsghdr mm[2] = {{.msg_hdr = {.msg_iov = &v[0], .msg_iovlen = 1}},
-				{.msg_hdr = {.msg_iov = &v[1], .msg_iovlen = 1}}};
+	struct iovec v[2] = { { p, n / 2 }, { p + n / 2, n - n / 2 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	struct mmsghdr mm[2] = { { .msg_hdr = { .msg_iov = &v[0], .msg_iovlen = 1 } },
+				 { .msg_hdr = { .msg_iov = &v[1], .msg_iovlen = 1 } } };
 	switch (form) {
 	case 0:
 		return read(fd, p, n);
@@ -82,7 +83,9 @@ static ssize_t read_form(int form, int fd, char *p, size_t n)
 	case 5:
 		return preadv2(fd, v, 2, -1, 0);
 	case 6:
-		return recvmmsg(fd, mm, 2, 0, NULL) == 2 ? (ssize_t)mm[0].msg_len + (ssize_t)mm[1].msg_len : -1;
+		return recvmmsg(fd, mm, 2, 0, NULL) == 2
+			       ? (ssize_t)mm[0].msg_len + (ssize_t)mm[1].msg_len
+			       : -1;
 	}
 	return -1;
 }
@@ -146,9 +149,9 @@ PAIR(data_zero_length, 0);
 SERVER(data_zero_length)
 {
 	char b[8] = "";
-	struct iovec none = {b, 0};
-	struct msghdr m = {.msg_iov = &none, .msg_iovlen = 1};
-	struct msghdr empty = {0};
+	struct iovec none = { b, 0 };
+	struct msghdr m = { .msg_iov = &none, .msg_iovlen = 1 };
+	struct msghdr empty = { 0 };
 	await(0);
 	R(read(fd, b, 0));
 	R(recv(fd, b, 0, 0));
@@ -173,9 +176,9 @@ SERVER(data_zero_length)
 
 CLIENT(data_zero_length)
 {
-	struct iovec none = {NULL, 0};
-	struct msghdr m = {.msg_iov = &none, .msg_iovlen = 1};
-	struct msghdr empty = {0};
+	struct iovec none = { NULL, 0 };
+	struct msghdr m = { .msg_iov = &none, .msg_iovlen = 1 };
+	struct msghdr empty = { 0 };
 	R(write(fd, "", 0));
 	R(send(fd, "", 0, 0));
 	R(send(fd, NULL, 0, 0));
@@ -197,9 +200,9 @@ PAIR(data_nonblocking_empty, NONBLOCK);
 SERVER(data_nonblocking_empty)
 {
 	char b[8];
-	struct iovec v = {b, sizeof(b)};
-	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-	struct mmsghdr mm = {.msg_hdr = m};
+	struct iovec v = { b, sizeof(b) };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	struct mmsghdr mm = { .msg_hdr = m };
 	R(recv(fd, b, sizeof(b), 0));
 	R(read(fd, b, sizeof(b)));
 	R(readv(fd, &v, 1));

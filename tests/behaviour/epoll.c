@@ -2,7 +2,6 @@
 
 /* One connection in one or more epoll sets: masks, modes, errors. */
 
-
 #include "epoll_set.h"
 #include "harness.h"
 

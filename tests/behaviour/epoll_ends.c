@@ -2,7 +2,6 @@
 
 /* Epoll masks at the ends of connections, when there is room again, and around connect(). */
 
-
 #include "epoll_set.h"
 #include "harness.h"
 
@@ -130,7 +129,7 @@ static void before_connect(void)
 	say_wait("edge", et, 0);
 	warm_up_client(fd);
 	/* Rounds of the warm-up left their edges. */
-	epoll_wait(et, (struct epoll_event[1]){{0}}, 1, 0);
+	epoll_wait(et, (struct epoll_event[1]){ { 0 } }, 1, 0);
 	char c;
 	for (int i = 0; i < 3; i++) {
 		post(i);
@@ -198,7 +197,7 @@ SERVER(epoll_cold)
 	int ep = set_new(), wrong = 0;
 	R(ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, 1));
 	for (int i = 0; i < 3000; i++) {
-		struct epoll_event e = {0};
+		struct epoll_event e = { 0 };
 		char b[8];
 		if (epoll_wait(ep, &e, 1, 5000) != 1 || e.events != EPOLLIN || e.data.u64 != 1)
 			wrong++;
@@ -214,7 +213,7 @@ CLIENT(epoll_cold)
 	int ep = set_new(), wrong = 0;
 	char b[5] = "12345";
 	for (int i = 0; i < 3000; i++) {
-		struct epoll_event e = {0};
+		struct epoll_event e = { 0 };
 		if (i % 100 == 0)
 			MUST(!ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN, 2));
 		send_all(fd, b, 5);
@@ -232,7 +231,7 @@ PAIR(epoll_data_before_add, 0);
 
 SERVER(epoll_data_before_add)
 {
-	static const unsigned modes[] = {0, EPOLLET, EPOLLONESHOT, EPOLLET | EPOLLONESHOT};
+	static const unsigned modes[] = { 0, EPOLLET, EPOLLONESHOT, EPOLLET | EPOLLONESHOT };
 	char b[8];
 	for (int i = 0; i < 4; i++) {
 		int ep = set_new();

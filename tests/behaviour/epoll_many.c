@@ -15,7 +15,7 @@ SOLO(epoll_one_at_a_time, 0)
 {
 	enum { N = 50 };
 	static int pairs[N][2];
-	int seen[N] = {0}, ep = set_new(), served = 0;
+	int seen[N] = { 0 }, ep = set_new(), served = 0;
 	for (int i = 0; i < N; i++)
 		self_pair_cold(pairs[i]);
 	warm_up_many(pairs, N);
@@ -26,7 +26,7 @@ SOLO(epoll_one_at_a_time, 0)
 	for (int i = 0; i < N; i++)
 		MUST(wait_queued(pairs[i][1], 1));
 	for (int i = 0; i < N * 2; i++) {
-		struct epoll_event e = {0};
+		struct epoll_event e = { 0 };
 		if (epoll_wait(ep, &e, 1, 1000) == 1 && e.events == EPOLLIN)
 			seen[e.data.u32]++;
 	}
@@ -35,7 +35,7 @@ SOLO(epoll_one_at_a_time, 0)
 	/* Level triggered entries go round. */
 	say("served twice each: %d", served);
 	for (int i = 0; i < N; i++) {
-		struct epoll_event e = {0};
+		struct epoll_event e = { 0 };
 		char c;
 		MUST(epoll_wait(ep, &e, 1, 1000) == 1);
 		MUST(recv(pairs[e.data.u32][1], &c, 1, 0) == 1);
@@ -45,7 +45,7 @@ SOLO(epoll_one_at_a_time, 0)
 	for (int i = 0; i < N; i++)
 		served += seen[i] == 9;
 	say("emptied: %d", served);
-	R(epoll_wait(ep, (struct epoll_event[1]){{0}}, 1, 20));
+	R(epoll_wait(ep, (struct epoll_event[1]){ { 0 } }, 1, 20));
 }
 
 SOLO(epoll_thousand, 0)
@@ -62,7 +62,7 @@ SOLO(epoll_thousand, 0)
 	R(epoll_wait(ep, e, N, 0));
 	for (int i = 0; i < N; i += 7) {
 		MUST(send(pairs[i][0], "x", 1, 0) == 1);
-		struct epoll_event one = {0};
+		struct epoll_event one = { 0 };
 		char c;
 		if (epoll_wait(ep, &one, 1, 1000) != 1 || one.data.u32 != (unsigned)i)
 			wrong++;
@@ -106,8 +106,8 @@ SERVER(epoll_no_starvation)
 	static char b[65536];
 	int ep = set_new(), pipes[2], event = eventfd(0, 0);
 	int timer = timerfd_create(CLOCK_MONOTONIC, 0);
-	struct itimerspec every = {.it_interval = {.tv_nsec = 10000000},
-				   .it_value = {.tv_nsec = 10000000}};
+	struct itimerspec every = { .it_interval = { .tv_nsec = 10000000 },
+				    .it_value = { .tv_nsec = 10000000 } };
 	MUST(!pipe(pipes));
 	MUST(!timerfd_settime(timer, 0, &every, NULL));
 	ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN, 0);
@@ -121,7 +121,7 @@ SERVER(epoll_no_starvation)
 	int sig = signalfd(-1, &set, 0);
 	ctl(ep, EPOLL_CTL_ADD, sig, EPOLLIN, 4);
 	post(0);
-	int seen[5] = {0}, rounds = 0;
+	int seen[5] = { 0 }, rounds = 0;
 	long end = now_ms() + 4000;
 	while (now_ms() < end && (seen[1] < 20 || seen[2] < 20 || seen[3] < 20 || seen[4] < 20)) {
 		struct epoll_event e;
@@ -172,7 +172,7 @@ SERVER(epoll_mixed_kinds)
 	ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN, 1);
 	ctl(ep, EPOLL_CTL_ADD, pipes[0], EPOLLIN | EPOLLET, 2);
 	for (int i = 0; i < 20; i++) {
-		struct epoll_event e[4] = {{0}};
+		struct epoll_event e[4] = { { 0 } };
 		if (i % 2)
 			MUST(write(pipes[1], "x", 1) == 1);
 		else
@@ -183,7 +183,7 @@ SERVER(epoll_mixed_kinds)
 		MUST(read(i % 2 ? pipes[0] : fd, b, 1) == 1);
 	}
 	/* Both at once. */
-	struct epoll_event e[4] = {{0}};
+	struct epoll_event e[4] = { { 0 } };
 	post(0);
 	MUST(wait_queued(fd, 1));
 	MUST(write(pipes[1], "x", 1) == 1);

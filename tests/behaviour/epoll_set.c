@@ -13,7 +13,7 @@ int set_new(void)
 
 int ctl(int ep, int op, int fd, unsigned events, unsigned data)
 {
-	struct epoll_event e = {.events = events, .data.u32 = data};
+	struct epoll_event e = { .events = events, .data.u32 = data };
 	return epoll_ctl(ep, op, fd, &e);
 }
 

@@ -14,7 +14,7 @@
 static void wait_worker(struct worker *w)
 {
 	for (;;) {
-		struct epoll_event e = {0};
+		struct epoll_event e = { 0 };
 		char b[8];
 		if (epoll_wait((int)w->arg, &e, 1, 3000) != 1)
 			break;
@@ -93,7 +93,7 @@ CLIENT(epoll_two_waiters_edge)
 /* One edge wakes one of the waiters, not both. */
 static void edge_worker(struct worker *w)
 {
-	struct epoll_event e = {0};
+	struct epoll_event e = { 0 };
 	w->result = epoll_wait((int)w->arg, &e, 1, 300);
 }
 
@@ -148,13 +148,13 @@ PAIR(epoll_ctl_while_waiting, 0);
 
 SERVER(epoll_ctl_while_waiting)
 {
-	static const char *const what[] = {"add", "mod in", "mod out", "del"};
+	static const char *const what[] = { "add", "mod in", "mod out", "del" };
 	int ep = set_new();
 	post(0);
 	MUST(wait_queued(fd, 1));
 	for (int i = 0; i < 4; i++) {
-		struct worker w = {.run = ctl_worker, .arg = ep, .fd = fd, .result = i};
-		struct epoll_event e = {0};
+		struct worker w = { .run = ctl_worker, .arg = ep, .fd = fd, .result = i };
+		struct epoll_event e = { 0 };
 		if (i == 1 || i == 2)
 			ctl(ep, EPOLL_CTL_MOD, fd, 0, 9);
 		if (i == 3)
@@ -186,12 +186,12 @@ SOLO(epoll_listener_many_sets, 0)
 	R(ctl(sets[1], EPOLL_CTL_MOD, listener, EPOLLIN, 7));
 	int fd = connect_to(AF_INET, port);
 	for (int i = 0; i < 4; i++) {
-		struct epoll_event e = {0};
+		struct epoll_event e = { 0 };
 		say("set %d: %d", i, epoll_wait(sets[i], &e, 1, 1000));
 	}
 	int peer = accept(listener, NULL, NULL);
 	for (int i = 0; i < 4; i++) {
-		struct epoll_event e = {0};
+		struct epoll_event e = { 0 };
 		say("set %d: %d", i, epoll_wait(sets[i], &e, 1, 0));
 	}
 	warm_up_both(fd, peer);
@@ -201,7 +201,7 @@ SOLO(epoll_listener_many_sets, 0)
 	R(ctl(sets[1], EPOLL_CTL_ADD, peer, EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT, 1));
 	R(ctl(sets[1], EPOLL_CTL_ADD, peer, EPOLLIN | EPOLLEXCLUSIVE | EPOLLRDHUP, 1));
 	R(send(fd, "x", 1, 0));
-	struct epoll_event e = {0};
+	struct epoll_event e = { 0 };
 	R(epoll_wait(sets[0], &e, 1, 1000));
 	say_events("events", e.events);
 }
@@ -213,7 +213,7 @@ SOLO(epoll_listener_in_and_out, SOME_TCP)
 	int listener = listen_on(AF_INET, false, &port), ep = set_new(), accepted = 0;
 	set_nonblock(listener, true);
 	for (int i = 0; i < 300; i++) {
-		struct epoll_event e = {0};
+		struct epoll_event e = { 0 };
 		MUST(!ctl(ep, EPOLL_CTL_ADD, listener, EPOLLIN | (i % 2 ? EPOLLET : 0), 1));
 		int fd = connect_to(AF_INET, port);
 		if (epoll_wait(ep, &e, 1, 3000) != 1)
@@ -235,7 +235,7 @@ SOLO(epoll_mixed_modes, 0)
 	enum { N = 64 };
 	static int pairs[N][2];
 	static struct epoll_event e[N];
-	int count[N] = {0}, ep = set_new();
+	int count[N] = { 0 }, ep = set_new();
 	for (int i = 0; i < N; i++)
 		self_pair_cold(pairs[i]);
 	warm_up_many(pairs, N);
@@ -288,7 +288,7 @@ SOLO(epoll_churn, SOME_TCP)
 {
 	int ep = set_new(), pipes[2], sv[2];
 	MUST(!pipe(pipes));
-	struct worker w = {.run = churn_waiter, .arg = ep, .fd = pipes[0]};
+	struct worker w = { .run = churn_waiter, .arg = ep, .fd = pipes[0] };
 	ctl(ep, EPOLL_CTL_ADD, pipes[0], EPOLLIN, (unsigned)pipes[0]);
 	worker_start(&w);
 	for (int i = 0; i < 150; i++) {

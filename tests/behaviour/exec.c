@@ -83,7 +83,8 @@ REST_TEST(exec_in_place_plain)
 	rest_begin(fd);
 	unsetenv("LD_PRELOAD");
 	char path[] = "@reader";
-	char *argv[] = {(char *)(uintptr_t)self_path(), (char *)(uintptr_t)scenario_name(), path, NULL};
+	char *argv[] = { (char *)(uintptr_t)self_path(), (char *)(uintptr_t)scenario_name(), path,
+			 NULL };
 	execve(self_path(), argv, environ);
 }
 
@@ -93,8 +94,9 @@ REST_TEST(exec_environment)
 	rest_begin(fd);
 	char stage[128], part[] = "@reader";
 	snprintf(stage, sizeof(stage), "BEHAVE_STAGE=%s", getenv("BEHAVE_STAGE"));
-	char *argv[] = {(char *)(uintptr_t)self_path(), (char *)(uintptr_t)scenario_name(), part, NULL};
-	char *env[] = {stage, NULL};
+	char *argv[] = { (char *)(uintptr_t)self_path(), (char *)(uintptr_t)scenario_name(), part,
+			 NULL };
+	char *env[] = { stage, NULL };
 	pid_t child;
 	R(posix_spawn(&child, self_path(), NULL, NULL, argv, env));
 	close(fd);
@@ -125,7 +127,7 @@ SERVER(exec_cat)
 CLIENT(exec_cat)
 {
 	int pipes[2];
-	char cat[] = "cat", *argv[] = {cat, NULL};
+	char cat[] = "cat", *argv[] = { cat, NULL };
 	pid_t child;
 	posix_spawn_file_actions_t actions;
 	say("before intact %d", pattern_recv(fd, 1, 0, BEFORE, 700));
@@ -177,7 +179,7 @@ SERVER(exec_fails)
 
 CLIENT(exec_fails)
 {
-	char *argv[] = {NULL, NULL};
+	char *argv[] = { NULL, NULL };
 	pattern_send(fd, 1, 0, 100000, 1000);
 	R(execv("/nonexistent", argv));
 	R(execv("/proc/self/status", argv));
@@ -212,7 +214,7 @@ SERVER(exec_unrelated_programs)
 
 CLIENT(exec_unrelated_programs)
 {
-	char line[64] = "", false_[] = "false", *argv[] = {false_, NULL};
+	char line[64] = "", false_[] = "false", *argv[] = { false_, NULL };
 	bool ok = true;
 	for (size_t i = 0; i < 6; i++) {
 		pid_t child = -1;
@@ -266,11 +268,11 @@ CLIENT(exec_sees_no_more_fds)
 static void send_fd(int unix_fd, int fd)
 {
 	char control[CMSG_SPACE(sizeof(int))] = "", byte = 'f';
-	struct iovec v = {&byte, 1};
-	struct msghdr m = {.msg_iov = &v,
-			   .msg_iovlen = 1,
-			   .msg_control = control,
-			   .msg_controllen = sizeof(control)};
+	struct iovec v = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
@@ -282,11 +284,11 @@ static void send_fd(int unix_fd, int fd)
 static int recv_fd(int unix_fd)
 {
 	char control[CMSG_SPACE(sizeof(int))], byte;
-	struct iovec v = {&byte, 1};
-	struct msghdr m = {.msg_iov = &v,
-			   .msg_iovlen = 1,
-			   .msg_control = control,
-			   .msg_controllen = sizeof(control)};
+	struct iovec v = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	int fd = -1;
 	MUST(recvmsg(unix_fd, &m, 0) == 1);
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);

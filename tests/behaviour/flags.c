@@ -11,8 +11,8 @@ PAIR(flags_peek, 0);
 SERVER(flags_peek)
 {
 	char b[16] = "";
-	struct iovec v[2] = {{b, 2}, {b + 8, 8}};
-	struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
+	struct iovec v[2] = { { b, 2 }, { b + 8, 8 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
 	await(0);
 	R(recv(fd, b, 3, MSG_PEEK));
 	say("peeked %.3s", b);
@@ -85,8 +85,8 @@ PAIR(flags_waitall, 0);
 SERVER(flags_waitall)
 {
 	char b[64] = "";
-	struct iovec v[2] = {{b, 6}, {b + 6, 6}};
-	struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
+	struct iovec v[2] = { { b, 6 }, { b + 6, 6 } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
 	post(0);
 	R(recv(fd, b, 10, MSG_WAITALL));
 	say("got %.10s", b);
@@ -327,8 +327,8 @@ CLIENT(flags_nosignal)
 {
 	on_signal(SIGPIPE, 0);
 	R(shutdown(fd, SHUT_WR));
-	struct iovec v = {(char *)(uintptr_t) "x", 1};
-	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+	struct iovec v = { (char *)(uintptr_t) "x", 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
 	R(send(fd, "x", 1, MSG_NOSIGNAL));
 	say("signals %d", (int)signals_seen);
 	R(sendmsg(fd, &m, MSG_NOSIGNAL));
@@ -353,14 +353,14 @@ SERVER(flags_addresses)
 	char b[8] = "", control[64];
 	struct sockaddr_storage a;
 	socklen_t size = sizeof(a);
-	struct iovec v = {b, sizeof(b)};
-	struct msghdr m = {.msg_name = &a,
-			   .msg_namelen = sizeof(a),
-			   .msg_iov = &v,
-			   .msg_iovlen = 1,
-			   .msg_control = control,
-			   .msg_controllen = sizeof(control),
-			   .msg_flags = 0x7777};
+	struct iovec v = { b, sizeof(b) };
+	struct msghdr m = { .msg_name = &a,
+			    .msg_namelen = sizeof(a),
+			    .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control),
+			    .msg_flags = 0x7777 };
 	await(0);
 	R(recvfrom(fd, b, 2, 0, (struct sockaddr *)&a, &size));
 	say("address size %u", size);
@@ -375,8 +375,8 @@ CLIENT(flags_addresses)
 	struct sockaddr_storage a;
 	socklen_t size = loopback(&a, AF_INET, 9);
 	R(sendto(fd, "abc", 3, 0, (struct sockaddr *)&a, size));
-	struct iovec v = {(char *)(uintptr_t) "def", 3};
-	struct msghdr m = {.msg_name = &a, .msg_namelen = size, .msg_iov = &v, .msg_iovlen = 1};
+	struct iovec v = { (char *)(uintptr_t) "def", 3 };
+	struct msghdr m = { .msg_name = &a, .msg_namelen = size, .msg_iov = &v, .msg_iovlen = 1 };
 	R(sendmsg(fd, &m, 0));
 	post(0);
 }

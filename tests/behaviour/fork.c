@@ -309,7 +309,7 @@ PAIR(fork_shares_epoll, 0);
 SERVER(fork_shares_epoll)
 {
 	int ep = epoll_create1(0);
-	struct epoll_event e = {.events = EPOLLIN, .data.u32 = 5}, out = {0};
+	struct epoll_event e = { .events = EPOLLIN, .data.u32 = 5 }, out = { 0 };
 	R(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e));
 	pid_t child = fork();
 	if (!child) {
@@ -351,7 +351,7 @@ PAIR(fork_sigchld, 0);
 
 SERVER(fork_sigchld)
 {
-	struct sigaction act = {.sa_handler = child_gone, .sa_flags = SA_RESTART}, old;
+	struct sigaction act = { .sa_handler = child_gone, .sa_flags = SA_RESTART }, old;
 	R(sigaction(SIGCHLD, &act, &old));
 	YES(old.sa_handler == SIG_DFL);
 	R(sigaction(SIGCHLD, &act, &old));

@@ -17,8 +17,8 @@ PAIR(fortify_calls, 0);
 SERVER(fortify_calls)
 {
 	char b[16] = "";
-	struct pollfd p[2] = {{.fd = fd, .events = POLLIN}, {.fd = -1}};
-	struct timespec t = {.tv_sec = 5};
+	struct pollfd p[2] = { { .fd = fd, .events = POLLIN }, { .fd = -1 } };
+	struct timespec t = { .tv_sec = 5 };
 	struct sockaddr_storage a;
 	socklen_t size = sizeof(a);
 	fd_set set;

@@ -63,7 +63,8 @@ const struct scenario *scenario_find(const char *name, const char *role);
 
 #define SCENARIO_ENTRY_(name_, role_, flags_, pair_, solo_)                                        \
 	static struct scenario name_##_##role_##_entry = {                                         \
-		.name = #name_, .role = #role_, .flags = (flags_), .pair = pair_, .solo = solo_};  \
+		.name = #name_, .role = #role_, .flags = (flags_), .pair = pair_, .solo = solo_    \
+	};                                                                                         \
 	__attribute__((constructor)) static void name_##_##role_##_register(void)                  \
 	{                                                                                          \
 		scenario_register(&name_##_##role_##_entry);                                       \

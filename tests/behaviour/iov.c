@@ -30,7 +30,7 @@ SERVER(iov_many_pieces)
 	static char b[IOV_MAX * 100];
 	static struct iovec v[IOV_MAX];
 	for (size_t i = 0; i < IOV_MAX; i++)
-		v[i] = (struct iovec){b + i * 100, i % 7 ? 100 : 0};
+		v[i] = (struct iovec){ b + i * 100, i % 7 ? 100 : 0 };
 	say("intact %d", pattern_recv(fd, 1, 0, IOV_MAX * 100, 4096));
 	size_t want = 0, got = 0;
 	for (size_t i = 0; i < IOV_MAX; i++)
@@ -50,7 +50,7 @@ CLIENT(iov_many_pieces)
 	static struct iovec v[IOV_MAX];
 	pattern_fill(b, 1, 0, sizeof(b));
 	for (size_t i = 0; i < IOV_MAX; i++)
-		v[i] = (struct iovec){b + i * 100, 100};
+		v[i] = (struct iovec){ b + i * 100, 100 };
 	R(writev(fd, v, IOV_MAX));
 	await(0);
 	pattern_send(fd, 2, 0, sizeof(b) - (IOV_MAX + 6) / 7 * 100, 10000);
@@ -61,9 +61,9 @@ PAIR(iov_limits, 0);
 SERVER(iov_limits)
 {
 	char b[8] = "";
-	struct iovec v[2] = {{b, SSIZE_MAX}, {b, SSIZE_MAX}};
+	struct iovec v[2] = { { b, SSIZE_MAX }, { b, SSIZE_MAX } };
 	static struct iovec many[IOV_MAX + 1];
-	struct msghdr m = {.msg_iov = many, .msg_iovlen = IOV_MAX + 1};
+	struct msghdr m = { .msg_iov = many, .msg_iovlen = IOV_MAX + 1 };
 	await(0);
 	R(readv(fd, many, IOV_MAX + 1));
 	R(readv(fd, many, minus_one));
@@ -71,8 +71,8 @@ SERVER(iov_limits)
 	R(preadv2(fd, many, IOV_MAX + 1, -1, 0));
 	v[0].iov_len = (size_t)-1;
 	R(readv(fd, v, 1));
-	v[0] = (struct iovec){b, 3};
-	v[1] = (struct iovec){b, (size_t)-5};
+	v[0] = (struct iovec){ b, 3 };
+	v[1] = (struct iovec){ b, (size_t)-5 };
 	R(readv(fd, v, 2));
 	R(recv(fd, b, 8, 0));
 	say("got %s", b);
@@ -81,9 +81,9 @@ SERVER(iov_limits)
 CLIENT(iov_limits)
 {
 	char b[8] = "abc";
-	struct iovec v[2] = {{b, 3}, {b, (size_t)-1}};
+	struct iovec v[2] = { { b, 3 }, { b, (size_t)-1 } };
 	static struct iovec many[IOV_MAX + 1];
-	struct msghdr m = {.msg_iov = many, .msg_iovlen = IOV_MAX + 1};
+	struct msghdr m = { .msg_iov = many, .msg_iovlen = IOV_MAX + 1 };
 	R(writev(fd, many, IOV_MAX + 1));
 	R(writev(fd, many, minus_one));
 	R(sendmsg(fd, &m, 0));
@@ -98,7 +98,7 @@ PAIR(iov_offsets, 0);
 SERVER(iov_offsets)
 {
 	char b[8];
-	struct iovec v = {b, sizeof(b)};
+	struct iovec v = { b, sizeof(b) };
 	await(0);
 	R(pread(fd, b, sizeof(b), 0));
 	R(preadv(fd, &v, 1, 0));
@@ -112,7 +112,7 @@ SERVER(iov_offsets)
 CLIENT(iov_offsets)
 {
 	char b[8] = "abc";
-	struct iovec v = {b, 3};
+	struct iovec v = { b, 3 };
 	R(pwrite(fd, b, 3, 0));
 	R(pwritev(fd, &v, 1, 0));
 	R(pwritev2(fd, &v, 1, 0, 0));
@@ -126,10 +126,10 @@ PAIR(iov_sendmmsg, 0);
 SERVER(iov_sendmmsg)
 {
 	char b[64] = "";
-	struct iovec v[3] = {{b, 4}, {b + 8, 4}, {b + 16, 40}};
-	struct mmsghdr mm[3] = {{.msg_hdr = {.msg_iov = &v[0], .msg_iovlen = 1}},
-				{.msg_hdr = {.msg_iov = &v[1], .msg_iovlen = 1}},
-				{.msg_hdr = {.msg_iov = &v[2], .msg_iovlen = 1}}};
+	struct iovec v[3] = { { b, 4 }, { b + 8, 4 }, { b + 16, 40 } };
+	struct mmsghdr mm[3] = { { .msg_hdr = { .msg_iov = &v[0], .msg_iovlen = 1 } },
+				 { .msg_hdr = { .msg_iov = &v[1], .msg_iovlen = 1 } },
+				 { .msg_hdr = { .msg_iov = &v[2], .msg_iovlen = 1 } } };
 	await(0);
 	R(recvmmsg(fd, mm, 3, 0, NULL));
 	say("lengths %u %u %u text %.4s %.4s %.5s", mm[0].msg_len, mm[1].msg_len, mm[2].msg_len, b,
@@ -140,7 +140,7 @@ SERVER(iov_sendmmsg)
 	/* Only one message's worth is there. */
 	R(recvmmsg(fd, mm, 3, MSG_WAITFORONE, NULL));
 	say("length %u", mm[0].msg_len);
-	struct timespec soon = {.tv_nsec = 20 * 1000 * 1000};
+	struct timespec soon = { .tv_nsec = 20 * 1000 * 1000 };
 	post(3);
 	await(4);
 	R(recvmmsg(fd, mm, 1, 0, &soon));
@@ -150,10 +150,10 @@ SERVER(iov_sendmmsg)
 CLIENT(iov_sendmmsg)
 {
 	char b[] = "0123456789abc";
-	struct iovec v[3] = {{b, 5}, {b + 5, 4}, {b + 9, 4}};
-	struct mmsghdr mm[3] = {{.msg_hdr = {.msg_iov = &v[0], .msg_iovlen = 1}},
-				{.msg_hdr = {.msg_iov = &v[1], .msg_iovlen = 1}},
-				{.msg_hdr = {.msg_iov = &v[2], .msg_iovlen = 1}}};
+	struct iovec v[3] = { { b, 5 }, { b + 5, 4 }, { b + 9, 4 } };
+	struct mmsghdr mm[3] = { { .msg_hdr = { .msg_iov = &v[0], .msg_iovlen = 1 } },
+				 { .msg_hdr = { .msg_iov = &v[1], .msg_iovlen = 1 } },
+				 { .msg_hdr = { .msg_iov = &v[2], .msg_iovlen = 1 } } };
 	R(sendmmsg(fd, mm, 3, 0));
 	say("lengths %u %u %u", mm[0].msg_len, mm[1].msg_len, mm[2].msg_len);
 	post(0);
@@ -177,9 +177,9 @@ SERVER(iov_efault_send)
 
 CLIENT(iov_efault_send)
 {
-	struct iovec v = {nowhere(), 10};
-	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-	struct msghdr no_iov = {.msg_iov = nowhere(), .msg_iovlen = 1};
+	struct iovec v = { nowhere(), 10 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	struct msghdr no_iov = { .msg_iov = nowhere(), .msg_iovlen = 1 };
 	R(write(fd, nowhere(), 10));
 	R(send(fd, nowhere(), 10, 0));
 	R(send(fd, nothing(), 10, 0));
@@ -198,9 +198,9 @@ PAIR(iov_efault_recv, 0);
 SERVER(iov_efault_recv)
 {
 	char b[8] = "";
-	struct iovec v = {nowhere(), 10};
-	struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-	struct msghdr no_iov = {.msg_iov = nowhere(), .msg_iovlen = 1};
+	struct iovec v = { nowhere(), 10 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	struct msghdr no_iov = { .msg_iov = nowhere(), .msg_iovlen = 1 };
 	R(recv(fd, nowhere(), 10, MSG_DONTWAIT));
 	post(0);
 	await(1);
@@ -270,7 +270,8 @@ PAIR(iov_odd_memory, 0);
 
 SERVER(iov_odd_memory)
 {
-	char *fresh = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *fresh =
+		mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	MUST(fresh != MAP_FAILED);
 	R(recv(fd, fresh, 1 << 20, MSG_WAITALL));
 	say("zero %d", !fresh[0] && !memcmp(fresh, fresh + 1, (1 << 20) - 1));

@@ -191,10 +191,10 @@ SOLO(kernel_plain_descriptors, MUST_BE_TCP)
 	char b[16];
 	MUST(!pipe(pipes) && !socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
 	R(sendfile(out, file, NULL, 10000));
-	R(splice(file, &(off_t){10}, pipes[1], NULL, 100, 0));
+	R(splice(file, &(off_t){ 10 }, pipes[1], NULL, 100, 0));
 	R(read(pipes[0], b, sizeof(b)));
 	say("intact %d", pattern_check(b, 1, 10, sizeof(b)));
-	R(sendfile(sv[0], file, &(off_t){0}, 10));
+	R(sendfile(sv[0], file, &(off_t){ 0 }, 10));
 	R(recv(sv[1], b, sizeof(b), 0));
 	R(tee(pipes[0], pipes[1], 1, SPLICE_F_NONBLOCK));
 	/* Datagrams and unix streams keep their own ways. */

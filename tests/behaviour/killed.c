@@ -126,7 +126,7 @@ SERVER(shut_kill_peer_in_poll)
 		kill(pid, SIGKILL);
 		_exit(0);
 	}
-	struct pollfd p = {.fd = fd, .events = POLLIN | POLLRDHUP};
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLRDHUP };
 	R(poll(&p, 1, 2000));
 	say_events("poll", (unsigned)p.revents);
 	char c;

@@ -155,7 +155,8 @@ SOLO(life_number_reuse, 0)
 			break;
 		case 3:
 			MUST(!socketpair(AF_UNIX, SOCK_STREAM, 0, pipes));
-			ok = ok && send(pipes[0], "abc", 3, 0) == 3 && recv(pipes[1], b, 16, 0) == 3;
+			ok = ok && send(pipes[0], "abc", 3, 0) == 3 &&
+			     recv(pipes[1], b, 16, 0) == 3;
 			ok = ok && read(-1, b, 1) == -1 && errno == EBADF;
 			close(pipes[0]);
 			ok = ok && recv(pipes[1], b, 16, 0) == 0;
@@ -186,7 +187,7 @@ CLIENT(life_raw_close)
 	R(write(pipes[1], "abc", 3));
 	R(read(pipes[0], b, sizeof(b)));
 	R(send(pipes[0], "x", 1, 0));
-	struct pollfd p = {.fd = pipes[0], .events = POLLIN};
+	struct pollfd p = { .fd = pipes[0], .events = POLLIN };
 	R(poll(&p, 1, 0));
 	R(write(pipes[1], "x", 1));
 	R(poll(&p, 1, 0));
@@ -381,7 +382,7 @@ SOLO(life_no_leak, SOME_TCP)
 static void resolver(struct worker *w)
 {
 	for (int i = 0; i < 30; i++) {
-		struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_STREAM};
+		struct addrinfo *list = NULL, hints = { .ai_socktype = SOCK_STREAM };
 		w->result += getaddrinfo("localhost", "80", &hints, &list) == 0;
 		if (list)
 			freeaddrinfo(list);
@@ -408,7 +409,7 @@ SOLO(life_resolver_threads, SOME_TCP)
 	struct worker w[8];
 	memset(w, 0, sizeof(w));
 	for (int i = 0; i < 8; i++) {
-		w[i] = (struct worker){.run = i % 2 ? talker : resolver, .arg = i};
+		w[i] = (struct worker){ .run = i % 2 ? talker : resolver, .arg = i };
 		worker_start(&w[i]);
 	}
 	for (int i = 0; i < 8; i++) {
@@ -420,7 +421,7 @@ SOLO(life_resolver_threads, SOME_TCP)
 /* At the limit of descriptors: errors as without the library. */
 SOLO(life_fd_limit, MAY_BE_TCP)
 {
-	struct rlimit limit = {16, 16};
+	struct rlimit limit = { 16, 16 };
 	int sv[2], n = 0;
 	self_pair(sv);
 	MUST(!setrlimit(RLIMIT_NOFILE, &limit));

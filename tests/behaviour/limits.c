@@ -39,8 +39,8 @@ SERVER(limits_blocked)
 {
 	char b[8];
 	int ep = epoll_create1(0);
-	struct epoll_event e = {.events = EPOLLIN}, out;
-	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct epoll_event e = { .events = EPOLLIN }, out;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
 	MUST(!epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e));
 	for (int way = 0; way < 3; way++) {
 		post(way);
@@ -99,9 +99,9 @@ PAIR(limits_signal_target, 0);
 
 SERVER(limits_signal_target)
 {
-	static const int signals[] = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP, SIGCHLD,
-				      SIGALRM, SIGIO,	SIGPROF, SIGWINCH};
-	struct sigaction act = {.sa_handler = who};
+	static const int signals[] = { SIGUSR1, SIGUSR2, SIGTERM, SIGINT,  SIGHUP,
+				       SIGCHLD, SIGALRM, SIGIO,	  SIGPROF, SIGWINCH };
+	struct sigaction act = { .sa_handler = who };
 	sigset_t all, old, pending;
 	char b[8];
 	sigfillset(&all);
@@ -158,8 +158,8 @@ SERVER(limits_errno_untouched)
 {
 	char b[64];
 	int n = 0, ep, wrong = 0;
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	struct epoll_event e = {.events = EPOLLIN};
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct epoll_event e = { .events = EPOLLIN };
 #define KEEPS(call)                                                                                \
 	do {                                                                                       \
 		errno = 4242;                                                                      \
@@ -202,7 +202,7 @@ ROLE(limits_plain_proxy, proxy)
 	post(1);
 	int in = accept(listener, NULL, NULL);
 	int out = connect_to(AF_INET, (uint16_t)shared_get(0));
-	struct pollfd p[2] = {{.fd = in, .events = POLLIN}, {.fd = out, .events = POLLIN}};
+	struct pollfd p[2] = { { .fd = in, .events = POLLIN }, { .fd = out, .events = POLLIN } };
 	static char b[65536];
 	for (;;) {
 		MUST(poll(p, 2, 10000) > 0);
@@ -282,11 +282,11 @@ CLIENT(limits_peek_offset)
 static size_t control_after_recv(int fd)
 {
 	char b[8], control[256];
-	struct iovec v = {b, sizeof(b)};
-	struct msghdr m = {.msg_iov = &v,
-			   .msg_iovlen = 1,
-			   .msg_control = control,
-			   .msg_controllen = sizeof(control)};
+	struct iovec v = { b, sizeof(b) };
+	struct msghdr m = { .msg_iov = &v,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 	MUST(recvmsg(fd, &m, 0) == 3);
 	return m.msg_controllen;
 }
@@ -322,7 +322,7 @@ SERVER(limits_timestamps)
 		if (!control)
 			control = control_after_recv(fd);
 		else
-			recv_all(fd, (char[3]){0}, 3);
+			recv_all(fd, (char[3]){ 0 }, 3);
 		if (i < 49)
 			nap(control ? 0 : 5);
 	}
@@ -348,7 +348,7 @@ CLIENT(limits_zerocopy)
 {
 	static char b[100000];
 	char control[256];
-	struct msghdr m = {.msg_control = control, .msg_controllen = sizeof(control)};
+	struct msghdr m = { .msg_control = control, .msg_controllen = sizeof(control) };
 	int on = 1;
 	pattern_fill(b, 1, 0, sizeof(b));
 	R(setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof(on)));

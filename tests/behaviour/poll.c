@@ -14,15 +14,16 @@ PAIR(poll_masks, 0);
 SERVER(poll_masks)
 {
 	char b[16];
-	static const short asked[] = {POLLIN, POLLOUT, POLLIN | POLLOUT, 0, POLLRDNORM,
-				      POLLWRNORM, POLLPRI, POLLRDHUP, POLLRDBAND, POLLWRBAND};
+	static const short asked[] = { POLLIN,	   POLLOUT,    POLLIN | POLLOUT, 0,
+				       POLLRDNORM, POLLWRNORM, POLLPRI,		 POLLRDHUP,
+				       POLLRDBAND, POLLWRBAND };
 	for (int data = 0; data < 2; data++) {
 		if (data) {
 			post(0);
 			MUST(wait_queued(fd, 3));
 		}
 		for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
-			struct pollfd p = {.fd = fd, .events = asked[i], .revents = -1};
+			struct pollfd p = { .fd = fd, .events = asked[i], .revents = -1 };
 			int n = poll(&p, 1, 0);
 			char text[64], got[64];
 			events_text((unsigned short)asked[i], text, sizeof(text));
@@ -47,7 +48,7 @@ SERVER(poll_waits_for_data)
 	bool late = false;
 	int wrong = 0;
 	for (int i = 0; i < 300; i++) {
-		struct pollfd p = {.fd = fd, .events = POLLIN};
+		struct pollfd p = { .fd = fd, .events = POLLIN };
 		long start = now_ms();
 		int n = poll(&p, 1, 5000);
 		late = late || now_ms() - start > 1000;
@@ -73,8 +74,8 @@ PAIR(poll_timeouts, 0);
 
 SERVER(poll_timeouts)
 {
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	struct timespec t = {.tv_nsec = 60 * 1000 * 1000}, bad = {.tv_nsec = 1000000000};
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct timespec t = { .tv_nsec = 60 * 1000 * 1000 }, bad = { .tv_nsec = 1000000000 };
 	long start = now_ms();
 	R(poll(&p, 1, 60));
 	YES(now_ms() - start >= 59);
@@ -109,14 +110,14 @@ SERVER(poll_mixed_fds)
 	char b[8];
 	MUST(!pipe(pipes));
 	close(gone);
-	struct pollfd p[] = {{.fd = fd, .events = POLLIN},
-			     {.fd = pipes[0], .events = POLLIN},
-			     {.fd = -5, .events = POLLIN},
-			     {.fd = fd, .events = POLLOUT | POLLIN},
-			     {.fd = event, .events = POLLIN},
-			     {.fd = gone, .events = POLLIN},
-			     {.fd = pair_listener, .events = POLLIN},
-			     {.fd = fd}};
+	struct pollfd p[] = { { .fd = fd, .events = POLLIN },
+			      { .fd = pipes[0], .events = POLLIN },
+			      { .fd = -5, .events = POLLIN },
+			      { .fd = fd, .events = POLLOUT | POLLIN },
+			      { .fd = event, .events = POLLIN },
+			      { .fd = gone, .events = POLLIN },
+			      { .fd = pair_listener, .events = POLLIN },
+			      { .fd = fd } };
 	for (int round = 0; round < 4; round++) {
 		if (round == 1)
 			MUST(write(pipes[1], "p", 1) == 1);
@@ -175,7 +176,7 @@ CLIENT(poll_out_when_drained)
 	}
 	while (send(fd, b, 1, MSG_DONTWAIT) > 0)
 		;
-	struct pollfd p = {.fd = fd, .events = POLLOUT | POLLIN};
+	struct pollfd p = { .fd = fd, .events = POLLOUT | POLLIN };
 	R(poll(&p, 1, 0));
 	post(0);
 	R(poll(&p, 1, 5000));
@@ -224,7 +225,7 @@ SERVER(poll_after_fin)
 	await(0);
 	MUST(wait_queued(fd, 3));
 	MUST(wait_events(fd, POLLRDHUP, 5000));
-	struct pollfd p = {.fd = fd};
+	struct pollfd p = { .fd = fd };
 	char b[8];
 	R(poll(&p, 1, 50));
 	say_events("with data", wait_events(fd, ALL_EVENTS, 0));
@@ -250,11 +251,11 @@ PAIR(poll_errors, 0);
 
 SERVER(poll_errors)
 {
-	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct pollfd p = { .fd = fd, .events = POLLIN };
 	static volatile uintptr_t low = 64;
 	static volatile nfds_t lots = 1u << 30;
 	fd_set set;
-	struct timeval bad = {.tv_usec = -1}, none = {0};
+	struct timeval bad = { .tv_usec = -1 }, none = { 0 };
 	R(poll((struct pollfd *)low, 1, 0));
 	R(poll(&p, lots, 0));
 	FD_ZERO(&set);
@@ -286,7 +287,7 @@ SERVER(poll_select)
 	MUST(!pipe(pipes));
 	int top = (fd > pipes[1] ? fd : pipes[1]) + 1;
 	for (int round = 0; round < 3; round++) {
-		struct timeval t = {.tv_usec = round ? 0 : 50000};
+		struct timeval t = { .tv_usec = round ? 0 : 50000 };
 		FD_ZERO(&in);
 		FD_ZERO(&out);
 		FD_ZERO(&except);
@@ -310,8 +311,8 @@ SERVER(poll_select)
 	}
 	R(recv(fd, b, sizeof(b), 0));
 	/* A wait that data ends leaves the rest of the time. */
-	struct timeval t = {.tv_sec = 8};
-	struct timespec ts = {.tv_sec = 8};
+	struct timeval t = { .tv_sec = 8 };
+	struct timespec ts = { .tv_sec = 8 };
 	FD_ZERO(&in);
 	FD_SET(fd, &in);
 	post(1);
@@ -371,7 +372,7 @@ SOLO(poll_many, 0)
 	warm_up_many(pairs, N);
 	int wrong = 0;
 	for (int i = 0; i < N; i++)
-		p[i] = (struct pollfd){.fd = pairs[i][1], .events = POLLIN};
+		p[i] = (struct pollfd){ .fd = pairs[i][1], .events = POLLIN };
 	for (int i = 0; i < N; i++) {
 		char c;
 		int k = i * 37 % N;

@@ -208,8 +208,8 @@ static int play(const char *name)
 	const struct scenario *solo = scenario_find(name, "solo");
 	const struct scenario *server = scenario_find(name, "server");
 	const struct scenario *client = scenario_find(name, "client");
-	pid_t pid[2] = {0};
-	const char *what[2] = {solo ? "solo" : "server", "client"};
+	pid_t pid[2] = { 0 };
+	const char *what[2] = { solo ? "solo" : "server", "client" };
 
 	if (!solo && !(server && client)) {
 		fprintf(stderr, "behave: no scenario %s\n", name);
@@ -255,10 +255,10 @@ static int list(void)
 	static const struct {
 		unsigned flag;
 		const char *name;
-	} flags[] = {{MAY_BE_TCP, "may_be_tcp"},
-		     {MUST_BE_TCP, "must_be_tcp"},
-		     {SOME_TCP, "some_tcp"},
-		     {NEEDS_ROOT, "needs_root"}};
+	} flags[] = { { MAY_BE_TCP, "may_be_tcp" },
+		      { MUST_BE_TCP, "must_be_tcp" },
+		      { SOME_TCP, "some_tcp" },
+		      { NEEDS_ROOT, "needs_root" } };
 	for (const struct scenario *s = scenario_first(); s; s = s->next) {
 		if (strcmp(s->role, "solo") && !(s->pair && !strcmp(s->role, "server")))
 			continue;

@@ -2,7 +2,6 @@
 
 /* Servers of many processes: preforked, grouped, daemonised, of another user. */
 
-
 #include "harness.h"
 
 /* Workers that share a listener made by their parent. */
@@ -89,7 +88,7 @@ static void reuseport_clients(void)
 			recv_all(fd, &c, 1);
 		}
 		send_all(fd, "q", 1);
-		recv_all(fd, (char[1]){0}, 1);
+		recv_all(fd, (char[1]){ 0 }, 1);
 		say("echo intact %d", echo_check(fd, (uint32_t)i));
 		close(fd);
 	}

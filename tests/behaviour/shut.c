@@ -107,14 +107,14 @@ PAIR(shut_reset, 0);
 SERVER(shut_reset)
 {
 	char c;
-	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP}, out = {0};
+	struct epoll_event e = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP }, out = { 0 };
 	int ep = epoll_create1(0);
 	MUST(!epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e));
 	await(0);
 	say_poll_with(fd, POLLHUP);
 	R(epoll_wait(ep, &out, 1, 1000));
 	say_events("epoll", out.events);
-	struct pollfd p = {.fd = fd};
+	struct pollfd p = { .fd = fd };
 	R(poll(&p, 1, 1000));
 	say_events("poll for nothing", (unsigned)p.revents);
 	R(recv(fd, &c, 1, 0));
@@ -360,7 +360,7 @@ SERVER(shut_linger_time)
 
 CLIENT(shut_linger_time)
 {
-	struct linger l = {.l_onoff = 1, .l_linger = 5};
+	struct linger l = { .l_onoff = 1, .l_linger = 5 };
 	R(setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
 	pattern_send(fd, 1, 0, 100000, 100000);
 	post(0);

@@ -13,7 +13,7 @@ enum { TICK = 40 };
 
 static void set_timeout(int fd, int option, int ms)
 {
-	struct timeval t = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+	struct timeval t = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
 	MUST(!setsockopt(fd, SOL_SOCKET, option, &t, sizeof(t)));
 }
 
@@ -269,8 +269,8 @@ SERVER(signals_poll_eintr)
 {
 	/* These are never restarted, whatever the handler asks for. */
 	on_signal(SIGALRM, SA_RESTART);
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	struct epoll_event e = {.events = EPOLLIN}, out;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct epoll_event e = { .events = EPOLLIN }, out;
 	int ep = epoll_create1(0);
 	R(epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e));
 	fd_set set;

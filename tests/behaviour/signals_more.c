@@ -19,9 +19,9 @@ SERVER(signals_pwait_masks)
 	sigset_t all, none, old;
 	sigfillset(&all);
 	sigemptyset(&none);
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-	struct epoll_event e = {.events = EPOLLIN}, out;
-	struct timespec t = {.tv_nsec = 2 * TICK * 1000000};
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct epoll_event e = { .events = EPOLLIN }, out;
+	struct timespec t = { .tv_nsec = 2 * TICK * 1000000 };
 	fd_set set;
 	int ep = epoll_create1(0);
 	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
@@ -122,9 +122,9 @@ SERVER(signals_handler_does_io)
 	self_pair(sv);
 	handler_fd = fd;
 	handler_other = sv[0];
-	struct sigaction act = {.sa_handler = io_handler};
+	struct sigaction act = { .sa_handler = io_handler };
 	MUST(!sigaction(SIGALRM, &act, NULL));
-	struct itimerval once = {.it_value = {.tv_usec = TICK * 1000}};
+	struct itimerval once = { .it_value = { .tv_usec = TICK * 1000 } };
 	for (int i = 0; i < 3; i++) {
 		setitimer(ITIMER_REAL, &once, NULL);
 		R(recv(fd, b, sizeof(b), 0));
@@ -157,8 +157,8 @@ PAIR(signals_longjmp_out, 0);
 SERVER(signals_longjmp_out)
 {
 	char b[8];
-	struct sigaction act = {.sa_handler = jump};
-	struct itimerval once = {.it_value = {.tv_usec = TICK * 1000}};
+	struct sigaction act = { .sa_handler = jump };
+	struct itimerval once = { .it_value = { .tv_usec = TICK * 1000 } };
 	MUST(!sigaction(SIGALRM, &act, NULL));
 	for (volatile int i = 0; i < 4; i++) {
 		if (sigsetjmp(away, 1)) {
@@ -195,7 +195,7 @@ SERVER(signals_stop_continue)
 	post(0);
 	R(recv(fd, b, sizeof(b), 0));
 	post(1);
-	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct pollfd p = { .fd = fd, .events = POLLIN };
 	R(poll(&p, 1, 5000));
 	R(recv(fd, b, sizeof(b), 0));
 }

@@ -23,8 +23,8 @@ SERVER(small_fcntl)
 	R(fcntl(twin, F_GETFD));
 	post(0);
 	R(recv(twin, b, sizeof(b), 0));
-	struct pollfd p = {.fd = twin, .events = POLLIN};
-	R(ppoll(&p, 1, &(struct timespec){.tv_nsec = 20000000}, NULL));
+	struct pollfd p = { .fd = twin, .events = POLLIN };
+	R(ppoll(&p, 1, &(struct timespec){ .tv_nsec = 20000000 }, NULL));
 	R(close(fd));
 	R(send(twin, "back", 4, 0));
 	R(close(twin));
@@ -44,7 +44,7 @@ PAIR(small_offsets, 0);
 SERVER(small_offsets)
 {
 	char b[16] = "";
-	struct iovec v[2] = {{b, 2}, {b + 2, 2}};
+	struct iovec v[2] = { { b, 2 }, { b + 2, 2 } };
 	await(0);
 	R(preadv2(fd, v, 2, -1, 0));
 	R(preadv2(fd, v, 2, 0, 0));
@@ -56,7 +56,7 @@ SERVER(small_offsets)
 CLIENT(small_offsets)
 {
 	char b[5000] = "abcd";
-	struct iovec v[2] = {{b, 2}, {b + 2, 2}};
+	struct iovec v[2] = { { b, 2 }, { b + 2, 2 } };
 	int file = open("/tmp", O_TMPFILE | O_RDWR, 0600);
 	R(pwritev2(fd, v, 2, -1, 0));
 	R(pwritev2(fd, v, 2, 0, 0));

@@ -108,14 +108,14 @@ long now_ms(void)
 
 void nap(int ms)
 {
-	struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
 	while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR)
 		;
 }
 
 unsigned wait_events(int fd, unsigned events, int ms)
 {
-	struct pollfd p = {.fd = fd, .events = (short)events};
+	struct pollfd p = { .fd = fd, .events = (short)events };
 	int n;
 	do
 		n = poll(&p, 1, ms);
@@ -168,7 +168,7 @@ void recv_all(int fd, void *data, size_t size)
 
 void linger_reset(int fd)
 {
-	struct linger l = {.l_onoff = 1, .l_linger = 0};
+	struct linger l = { .l_onoff = 1, .l_linger = 0 };
 	MUST(!setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
 }
 
@@ -313,14 +313,14 @@ static void count_signal(int signo)
 
 void on_signal(int signo, int sa_flags)
 {
-	struct sigaction act = {.sa_handler = count_signal, .sa_flags = sa_flags};
+	struct sigaction act = { .sa_handler = count_signal, .sa_flags = sa_flags };
 	MUST(!sigaction(signo, &act, NULL));
 }
 
 void alarm_every(int ms)
 {
-	struct timeval t = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-	struct itimerval timer = {.it_interval = t, .it_value = t};
+	struct timeval t = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 };
+	struct itimerval timer = { .it_interval = t, .it_value = t };
 	MUST(!setitimer(ITIMER_REAL, &timer, NULL));
 }
 

@@ -13,7 +13,7 @@ static void blocked(struct worker *w)
 {
 	static char big[1 << 20];
 	char b[64];
-	struct pollfd p = {.fd = w->fd, .events = POLLIN | POLLRDHUP};
+	struct pollfd p = { .fd = w->fd, .events = POLLIN | POLLRDHUP };
 	errno = 0;
 	switch (w->arg) {
 	case RECV:
@@ -44,7 +44,7 @@ static void blocked(struct worker *w)
 
 static void start_blocked(struct worker *w, int fd, enum what what)
 {
-	*w = (struct worker){.run = blocked, .fd = fd, .arg = what, .actor = 3, .name = "thread"};
+	*w = (struct worker){ .run = blocked, .fd = fd, .arg = what, .actor = 3, .name = "thread" };
 	worker_start(w);
 	wait_asleep(w->tid);
 	nap(20);
@@ -133,9 +133,9 @@ static void reader(struct worker *w)
 
 static void duplex(int fd, uint32_t out, uint32_t in, size_t size, size_t chunk)
 {
-	struct stream so = {out, size}, si = {in, size};
-	struct worker w = {.run = writer, .fd = fd, .data = &so, .arg = (long)chunk};
-	struct worker r = {.run = reader, .fd = fd, .data = &si, .arg = (long)chunk * 3};
+	struct stream so = { out, size }, si = { in, size };
+	struct worker w = { .run = writer, .fd = fd, .data = &so, .arg = (long)chunk };
+	struct worker r = { .run = reader, .fd = fd, .data = &si, .arg = (long)chunk * 3 };
 	worker_start(&w);
 	worker_start(&r);
 	worker_join(&w);
@@ -179,7 +179,7 @@ PAIR(threads_many_writers, 0);
 
 SERVER(threads_many_writers)
 {
-	int count[WRITERS] = {0}, torn = 0;
+	int count[WRITERS] = { 0 }, torn = 0;
 	for (int i = 0; i < WRITERS * RECORDS; i++) {
 		char b[RECORD];
 		recv_all(fd, b, sizeof(b));
@@ -198,7 +198,7 @@ CLIENT(threads_many_writers)
 	struct worker w[WRITERS];
 	memset(w, 0, sizeof(w));
 	for (int i = 0; i < WRITERS; i++) {
-		w[i] = (struct worker){.run = record_writer, .fd = fd, .arg = i};
+		w[i] = (struct worker){ .run = record_writer, .fd = fd, .arg = i };
 		worker_start(&w[i]);
 	}
 	for (int i = 0; i < WRITERS; i++) {
@@ -226,7 +226,7 @@ SERVER(threads_many_readers)
 	long sum = 0, size = 0;
 	memset(w, 0, sizeof(w));
 	for (int i = 0; i < WRITERS; i++) {
-		w[i] = (struct worker){.run = summing_reader, .fd = fd};
+		w[i] = (struct worker){ .run = summing_reader, .fd = fd };
 		worker_start(&w[i]);
 	}
 	for (int i = 0; i < WRITERS; i++) {
@@ -260,7 +260,7 @@ SERVER(threads_cancel)
 {
 	char b[8];
 	for (int i = 0; i < 2; i++) {
-		struct worker w = {.run = cancelled, .fd = fd, .arg = i ? POLL : RECV};
+		struct worker w = { .run = cancelled, .fd = fd, .arg = i ? POLL : RECV };
 		worker_start(&w);
 		wait_asleep(w.tid);
 		nap(20);
@@ -286,7 +286,7 @@ CLIENT(threads_cancel)
 static void sit(struct worker *w)
 {
 	char b[8];
-	struct pollfd p = {.fd = w->fd, .events = POLLIN};
+	struct pollfd p = { .fd = w->fd, .events = POLLIN };
 	if (w->arg % 2)
 		recv(w->fd, b, sizeof(b), 0);
 	else
@@ -299,7 +299,7 @@ static void exit_with_waiters(int way)
 	static struct worker w[8];
 	for (int i = 0; i < 8; i++) {
 		self_pair(pairs[i]);
-		w[i] = (struct worker){.run = sit, .fd = pairs[i][1], .arg = i};
+		w[i] = (struct worker){ .run = sit, .fd = pairs[i][1], .arg = i };
 		worker_start(&w[i]);
 	}
 	wait_asleep(w[7].tid);
@@ -357,7 +357,7 @@ SOLO(threads_own_connections, 0)
 {
 	struct worker w[8];
 	for (int i = 0; i < 8; i++) {
-		w[i] = (struct worker){.run = own_pair, .arg = i};
+		w[i] = (struct worker){ .run = own_pair, .arg = i };
 		worker_start(&w[i]);
 	}
 	for (int i = 0; i < 8; i++) {
@@ -382,7 +382,7 @@ SOLO(threads_close_race, SOME_TCP)
 {
 	int sv[2];
 	self_pair(sv);
-	struct worker w = {.run = racing_reader, .fd = sv[1]};
+	struct worker w = { .run = racing_reader, .fd = sv[1] };
 	worker_start(&w);
 	for (int i = 0; i < 100; i++) {
 		int next[2];

@@ -170,7 +170,7 @@ static void round_trip(int a, int b)
 
 void warm_up_both(int a, int b)
 {
-	int pair[1][2] = {{a, b}};
+	int pair[1][2] = { { a, b } };
 	warm_up_many(pair, 1);
 }
 

@@ -28,12 +28,12 @@ bool time_is_up(void)
 
 void options_read(int argc, char **argv, int connections)
 {
-	static const struct option known[] = {{"seconds", required_argument, NULL, 's'},
-					      {"seed", required_argument, NULL, 'r'},
-					      {"connections", required_argument, NULL, 'c'},
-					      {"processes", no_argument, NULL, 'p'},
-					      {0}};
-	options = (struct options){.seconds = 3, .connections = connections};
+	static const struct option known[] = { { "seconds", required_argument, NULL, 's' },
+					       { "seed", required_argument, NULL, 'r' },
+					       { "connections", required_argument, NULL, 'c' },
+					       { "processes", no_argument, NULL, 'p' },
+					       { 0 } };
+	options = (struct options){ .seconds = 3, .connections = connections };
 	for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
 		switch (c) {
 		case 's':
@@ -77,7 +77,7 @@ uint64_t mix(uint64_t a, uint64_t b)
 
 struct rng rng_from(uint64_t a, uint64_t b)
 {
-	return (struct rng){mix(a, b) | 1};
+	return (struct rng){ mix(a, b) | 1 };
 }
 
 uint64_t rng_next(struct rng *r)
@@ -146,14 +146,14 @@ size_t content_check(const void *data, uint64_t stream, uint64_t offset, size_t 
 
 static void loopback(struct sockaddr_in *a, uint16_t port)
 {
-	*a = (struct sockaddr_in){.sin_family = AF_INET,
-				  .sin_port = htons(port),
-				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	*a = (struct sockaddr_in){ .sin_family = AF_INET,
+				   .sin_port = htons(port),
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 }
 
 uint16_t local_port(int fd)
 {
-	struct sockaddr_in a = {0};
+	struct sockaddr_in a = { 0 };
 	socklen_t size = sizeof(a);
 	if (getsockname(fd, (struct sockaddr *)&a, &size) < 0)
 		fail("getsockname: %s", strerror(errno));
@@ -162,7 +162,7 @@ uint16_t local_port(int fd)
 
 uint16_t remote_port(int fd)
 {
-	struct sockaddr_in a = {0};
+	struct sockaddr_in a = { 0 };
 	socklen_t size = sizeof(a);
 	/* A connection that was reset has forgotten it. */
 	if (getpeername(fd, (struct sockaddr *)&a, &size) < 0)

@@ -39,7 +39,7 @@ struct side {
 	struct member *members;
 };
 
-static struct side echo_side = {false, {0}, NULL}, ask_side = {true, {0}, NULL};
+static struct side echo_side = { false, { 0 }, NULL }, ask_side = { true, { 0 }, NULL };
 static _Atomic uint64_t answers, changes, replaced;
 static _Atomic bool over;
 static int listener;
@@ -47,8 +47,8 @@ static uint16_t port;
 
 static void arm(struct side *s, struct member *m, int op)
 {
-	struct epoll_event e = {.events = EPOLLIN | m->mode | (m->wants_out ? EPOLLOUT : 0),
-				.data.u32 = (uint32_t)m->index};
+	struct epoll_event e = { .events = EPOLLIN | m->mode | (m->wants_out ? EPOLLOUT : 0),
+				 .data.u32 = (uint32_t)m->index };
 	if (epoll_ctl(s->sets[m->set], op, m->fd, &e) < 0)
 		fail("epoll_ctl %d: %s", op, strerror(errno));
 }
@@ -190,7 +190,7 @@ static void *waiter(void *arg)
 
 static unsigned random_mode(struct rng *r)
 {
-	static const unsigned modes[] = {0, EPOLLET, EPOLLONESHOT, EPOLLET | EPOLLONESHOT};
+	static const unsigned modes[] = { 0, EPOLLET, EPOLLONESHOT, EPOLLET | EPOLLONESHOT };
 	return modes[rng_below(r, 4)];
 }
 
@@ -252,7 +252,7 @@ static void *changer(void *arg)
 			break;
 		case 6: /* deaf, then not: what came meanwhile must be told */
 			epoll_ctl(s->sets[m->set], EPOLL_CTL_MOD, m->fd,
-				  &(struct epoll_event){.data.u32 = (uint32_t)m->index});
+				  &(struct epoll_event){ .data.u32 = (uint32_t)m->index });
 			sched_yield();
 			arm(s, m, EPOLL_CTL_MOD);
 			break;
@@ -309,7 +309,7 @@ static void side_threads(struct side *s, pthread_t *t, int *n)
 	static struct waiter waiters[2][SETS * WAITERS];
 	for (int i = 0; i < SETS * WAITERS; i++) {
 		struct waiter *w = &waiters[s->asks][i];
-		*w = (struct waiter){s, i % SETS};
+		*w = (struct waiter){ s, i % SETS };
 		t[(*n)++] = thread_start(waiter, w);
 	}
 	t[(*n)++] = thread_start(changer, s);
@@ -343,7 +343,8 @@ static void watch(double limit, pid_t other)
 			continue;
 		struct member *m = &ask_side.members[i];
 		fprintf(stderr,
-			"STALL: connection %d fd %d local port %u: set %d mode 0x%x out %d to send %zu "
+			"STALL: connection %d fd %d local port %u: set %d mode 0x%x out %d to send "
+			"%zu "
 			"to receive %zu at %llu\n",
 			i, m->fd, local_port(m->fd), m->set, m->mode, m->wants_out, m->to_send,
 			m->to_receive, (unsigned long long)m->at);

@@ -8,6 +8,7 @@
 
 #include <spawn.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "common.h"
 
@@ -170,7 +171,7 @@ static void child_only_leaves(struct rng *r)
 
 static void spawn_program(struct rng *r)
 {
-	char name[] = "true", *argv[] = {name, NULL};
+	char name[] = "true", *argv[] = { name, NULL };
 	pid_t pid = -1;
 	if (rng_one_in(r, 2)) {
 		int err = posix_spawnp(&pid, "true", NULL, NULL, argv, environ);
@@ -207,6 +208,20 @@ static void *forker(void *arg)
 	return NULL;
 }
 
+static void backtraces_of_all(void)
+{
+	char path[64], pids[512] = "";
+	backtraces(getpid());
+	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
+	FILE *f = fopen(path, "r");
+	if (f && fgets(pids, sizeof(pids), f))
+		for (char *p = strtok(pids, " "); p; p = strtok(NULL, " "))
+			backtraces((pid_t)atoi(p));
+	/* Children of other threads are not in that list: the parent's stack shows whose. */
+	if (f)
+		fclose(f);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t c[CHATTERS], f[FORKERS];
@@ -216,8 +231,15 @@ int main(int argc, char **argv)
 		c[i] = thread_start(chatter, (void *)(i + 1));
 	for (uintptr_t i = 0; i < FORKERS; i++)
 		f[i] = thread_start(forker, (void *)i);
+	/* The chatters' progress hides a forker that stands still. */
+	struct timespec end;
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += (time_t)options.seconds + 15;
 	for (int i = 0; i < FORKERS; i++)
-		pthread_join(f[i], NULL);
+		if (pthread_timedjoin_np(f[i], NULL, &end)) {
+			backtraces_of_all();
+			fail("a forking thread, or its child, stands still");
+		}
 	atomic_store(&over, true);
 	for (int i = 0; i < CHATTERS; i++)
 		pthread_join(c[i], NULL);

@@ -17,7 +17,7 @@ enum { LANES = 4, BUFFER = 65536, MANNERS = 6 };
 
 struct lane {
 	int number;
-	pid_t victim; /* guarded by victims */
+	pid_t victim;	   /* guarded by victims */
 	_Atomic bool dead; /* the victim has been reaped ... */
 	_Atomic double dead_since;
 	_Atomic bool busy; /* the connection is not over yet */
@@ -168,8 +168,8 @@ static void *talk_reader(void *arg)
 static void talk_by_events(struct talk *t, bool by_epoll)
 {
 	int ep = epoll_create1(EPOLL_CLOEXEC);
-	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP}, out;
-	struct pollfd p = {.fd = t->fd, .events = POLLIN};
+	struct epoll_event e = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP }, out;
+	struct pollfd p = { .fd = t->fd, .events = POLLIN };
 	epoll_ctl(ep, EPOLL_CTL_ADD, t->fd, &e);
 	for (bool wants_out = true;;) {
 		unsigned events;

@@ -21,10 +21,10 @@ enum { CALL_MAX = 256 * 1024 };
 struct plan {
 	uint64_t stream[2]; /* [0] from the client, [1] from the server */
 	uint64_t total[2];
-	bool leaves[2];	   /* the client, the server: closes with everything as it is ... */
+	bool leaves[2];	       /* the client, the server: closes with everything as it is ... */
 	uint64_t leaves_at[2]; /* ... once it has received so many bytes */
-	bool closes[2];	   /* at the end: without a shutdown before */
-	unsigned slow_calls; /* begins with so many small calls and pauses: time for the change */
+	bool closes[2];	       /* at the end: without a shutdown before */
+	unsigned slow_calls;   /* begins with so many small calls and pauses: time for the change */
 };
 
 struct end {
@@ -41,7 +41,7 @@ static _Atomic uint64_t connections, bytes, early;
 static struct plan plan_for(uint16_t port)
 {
 	struct rng r = rng_from(options.seed, port);
-	struct plan p = {0};
+	struct plan p = { 0 };
 	/* Most connections are short: the change of carrier is in their middle. */
 	size_t most = rng_one_in(&r, 20) ? 4 << 20 : rng_one_in(&r, 3) ? 256 << 10 : 8 << 10;
 	for (int i = 0; i < 2; i++) {
@@ -77,7 +77,7 @@ static int pieces(struct rng *r, struct iovec *v, char *data, size_t size)
 	size_t at = 0;
 	for (int i = 0; i < n; i++) {
 		size_t part = i == n - 1 ? size - at : rng_below(r, size - at + 1);
-		v[i] = (struct iovec){data + at, part};
+		v[i] = (struct iovec){ data + at, part };
 		at += part;
 	}
 	return n;
@@ -87,7 +87,7 @@ static ssize_t write_somehow(struct end *e, char *data, size_t size)
 {
 	struct rng *r = &e->write_rng;
 	struct iovec v[8];
-	struct msghdr m = {.msg_iov = v};
+	struct msghdr m = { .msg_iov = v };
 	switch (rng_below(r, 6)) {
 	case 0:
 		return write(e->fd, data, size);
@@ -107,7 +107,7 @@ static ssize_t write_somehow(struct end *e, char *data, size_t size)
 
 static void wait_for(struct end *e, short events)
 {
-	struct pollfd p = {.fd = e->fd, .events = events};
+	struct pollfd p = { .fd = e->fd, .events = events };
 	int n = poll(&p, 1, -1);
 	if (n < 0 && errno != EINTR)
 		fail("poll: %s", strerror(errno));
@@ -134,9 +134,8 @@ static void *writer(void *arg)
 		if (n < 0 && excused(e, errno))
 			return NULL;
 		if (n <= 0 || (size_t)n > size)
-			fail("write of %zu at %llu of %llu: %zd %s", size,
-			     (unsigned long long)sent, (unsigned long long)total, n,
-			     strerror(errno));
+			fail("write of %zu at %llu of %llu: %zd %s", size, (unsigned long long)sent,
+			     (unsigned long long)total, n, strerror(errno));
 		sent += (uint64_t)n;
 		atomic_store(&e->sent, sent);
 		progress();
@@ -181,7 +180,7 @@ static ssize_t read_somehow(struct end *e, char *data, size_t size, uint64_t at)
 {
 	struct rng *r = &e->read_rng;
 	struct iovec v[8];
-	struct msghdr m = {.msg_iov = v};
+	struct msghdr m = { .msg_iov = v };
 	uint64_t left = e->plan.total[!e->side] - at;
 	ssize_t n;
 	switch (rng_below(r, 8)) {
@@ -261,7 +260,7 @@ static void *reader(void *arg)
 /* Plays one end of a connection to its end and closes it. */
 static void end_run(int fd, int side)
 {
-	struct end e = {.fd = fd, .side = side};
+	struct end e = { .fd = fd, .side = side };
 	uint16_t port = side ? remote_port(fd) : local_port(fd);
 	if (!port) { /* reset before we looked */
 		close(fd);

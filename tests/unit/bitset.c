@@ -97,18 +97,18 @@ Test(until, limits)
 {
 	struct timespec t = { 0, 0 }, space;
 
-	cr_assert_eq(until_ms(-1), UNTIL_FOREVER);
-	cr_assert_eq(until_ms(0), 0);
-	cr_assert_eq(until_timespec(NULL), UNTIL_FOREVER);
-	cr_assert_eq(until_timespec(&t), 0);
+	cr_assert_eq(until_ms(-1, false), UNTIL_FOREVER);
+	cr_assert_eq(until_ms(0, false), 0);
+	cr_assert_eq(until_timespec(NULL, false), UNTIL_FOREVER);
+	cr_assert_eq(until_timespec(&t, false), 0);
 	t.tv_sec = INT64_MAX;
-	cr_assert_eq(until_timespec(&t), UNTIL_FOREVER);
+	cr_assert_eq(until_timespec(&t, false), UNTIL_FOREVER);
 	cr_assert_null(until_timeout(UNTIL_FOREVER, &space));
 	cr_assert_eq(until_timeout_ms(UNTIL_FOREVER), -1);
 	cr_assert(until_over(0));
 	cr_assert(!until_over(UNTIL_FOREVER));
 	t = (struct timespec){ 0, 1500000 };
-	until_t soon = until_timespec(&t);
+	until_t soon = until_timespec(&t, false);
 	cr_assert_leq(until_left_ns(soon), 1500000);
 	cr_assert_leq(until_timeout_ms(soon), 2);
 	cr_assert(!until_valid(&(struct timespec){ 0, 1000000000 }));
