@@ -55,8 +55,7 @@ bool smc_stats_open(int *fd, int pid)
 	page->max_slots = MAX_SLOTS;
 	page->pid = pid;
 	page->start_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-	atomic_thread_fence(memory_order_release);
-	page->magic = SMC_STATS_MAGIC;
+	__atomic_store_n(&page->magic, SMC_STATS_MAGIC, __ATOMIC_RELEASE); /* last: now it may be read */
 	own.page = page;
 	own.fd = memfd;
 	*fd = memfd;

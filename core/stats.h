@@ -39,7 +39,7 @@ struct smc_stats_slot {
 	uint8_t pad;
 	int32_t fd;		     /* one of the descriptors, as a hint for people */
 	_Atomic int32_t pid;	     /* process that uses it (a forked child may use an inherited one) */
-	uint32_t ring_tx, ring_rx;   /* size of the rings, 0 without */
+	_Atomic uint32_t ring_tx, ring_rx; /* size of the rings, 0 without */
 	struct smc_stats_addr local, remote;
 	_Atomic uint64_t tx[SMC_CARRIERS], rx[SMC_CARRIERS];
 	_Atomic uint32_t ups, downs; /* changes of carrier so far, both directions together */

@@ -56,7 +56,7 @@ struct smc_end {
 	_Alignas(64) struct smc_lock rx_lock;
 	_Atomic uint32_t rx_mode;
 	_Atomic uint32_t rx_promised; /* tcp_read is valid and the channel's rx_ready was called */
-	uint64_t tcp_read;  /* TCP, once promised: bytes read from TCP so far */
+	_Atomic uint64_t tcp_read; /* TCP, once promised: bytes read from TCP so far */
 	uint64_t tcp_left;  /* DRAIN: bytes before X still in TCP */
 	_Atomic uint32_t rx_spin;
 };

@@ -160,12 +160,13 @@ static void compare(void *context, struct conn *c)
 {
 	struct search *s = context;
 
-	if (s->found || c->stream.connector || !c->stream.end || !rv_same_addr(&c->remote, &s->m->client))
+	if (s->found)
 		return;
 	smc_lock(&c->lock);
-	if (c->nfds)
+	bool candidate = c->nfds && c->stream.end && !c->stream.connector && rv_same_addr(&c->remote, &s->m->client);
+	if (candidate)
 		conn_fill_addresses(c);
-	if (c->nfds && rv_same_addr(&c->local, &s->m->server)) {
+	if (candidate && rv_same_addr(&c->local, &s->m->server)) {
 		conn_ref(c);
 		s->found = c;
 	}

@@ -70,7 +70,7 @@ static enum conn_state state_of(struct conn *c)
 	return (enum conn_state)atomic_load_explicit(&c->state, memory_order_acquire);
 }
 
-/* A fresh object with one reference, which the caller hands to the table. */
+/* A fresh object, which nobody else sees before it is published with one reference, that of the table. */
 static struct conn *make(int fd)
 {
 	struct conn *c = allocate();
@@ -84,8 +84,14 @@ static struct conn *make(int fd)
 	c->stream.fd = fd;
 	c->stream.stats = &c->own_slot;
 	c->stream.tell_frozen = link_tell_frozen;
-	atomic_store(&c->refs, 1);
 	return c;
+}
+
+/* From here on others can find it. Returns what the table had for the number. */
+static struct fd_object *publish(struct conn *c, int fd, bool *failed)
+{
+	atomic_store(&c->refs, 1);
+	return fdtable_set(fd, &c->object, failed);
 }
 
 static void recycle(struct conn *c)
@@ -156,6 +162,7 @@ static void finish(struct conn *c)
 	smc_lock(&life_lock);
 	c->last_holder = atomic_fetch_sub(&s->end->holders, 1) == 1;
 	c->finished = true;
+	c->living = false;
 	smc_unlock(&life_lock);
 	if (!c->last_holder)
 		return;
@@ -254,7 +261,7 @@ void conn_new(int fd)
 	start_once();
 	if (!(c = make(fd)))
 		return;
-	struct fd_object *stale = fdtable_set(fd, &c->object, &failed);
+	struct fd_object *stale = publish(c, fd, &failed);
 	if (failed)
 		conn_put(c);
 	conn_stale(stale, fd);
@@ -264,6 +271,8 @@ void conn_stale(struct fd_object *stale, int fd)
 {
 	struct conn *c = conn_of(stale);
 
+	if (stale && stale->type == FD_EPOLL)
+		epoll_closing(stale, fd);
 	/* closed behind our back: the descriptor is another file by now, nothing may be done to it */
 	if (!c)
 		return;
@@ -298,6 +307,7 @@ static bool begin(struct conn *c, bool connector)
 	c->countdown_bytes = (int64_t)smc_config.upgrade_bytes;
 	smc_lock(&life_lock);
 	c->stream.end = end;
+	c->living = true;
 	smc_unlock(&life_lock);
 	set_state(c, smc_config.tcp_only || c->keep_tcp ? CONN_PLAIN : CONN_CANDIDATE);
 	return true;
@@ -323,7 +333,7 @@ void conn_accepted(int fd, const struct sockaddr *remote, socklen_t len)
 		return;
 	addr_from_sockaddr(&c->remote, remote, len);
 	begin(c, false);
-	struct fd_object *stale = fdtable_set(fd, &c->object, &failed);
+	struct fd_object *stale = publish(c, fd, &failed);
 	if (failed) {
 		finish(c);
 		conn_put(c);
@@ -365,8 +375,10 @@ void conn_not_begun(struct conn *c, enum smc_reason reason)
 void conn_keep_tcp(struct conn *c, enum smc_reason reason)
 {
 	conn_not_begun(c, reason);
-	if (state_of(c) == CONN_ATTACHED)
-		smc_stream_hand_back(&c->stream, reason);
+	if (state_of(c) != CONN_ATTACHED)
+		return;
+	smc_stream_hand_back(&c->stream, reason);
+	epoll_conn_activity(c);
 }
 
 void conn_make_foreign(struct conn *c, enum smc_reason reason)
@@ -391,13 +403,14 @@ void conn_fill_addresses(struct conn *c)
 {
 	struct smc_stats_slot *s = c->stream.stats;
 
-	if (c->local.family && c->remote.family)
+	if (c->addressed)
 		return;
 	addr_of_socket(c->stream.fd, &c->local, &c->remote);
 	atomic_fetch_add(&s->seq, 1);
 	s->local = c->local;
 	s->remote = c->remote;
 	atomic_fetch_add(&s->seq, 1);
+	c->addressed = c->local.family && c->remote.family;
 }
 
 /* The connection has been used enough. Decides what can be decided without the service thread. */
@@ -450,7 +463,7 @@ void conn_count(struct conn *c, bool tx, ssize_t n)
 
 	if (n <= 0 || !c->stream.end)
 		return;
-	if (__builtin_expect(!c->local.family, 0)) { /* not at connect or accept: many connections end right after */
+	if (__builtin_expect(!atomic_load_explicit(&c->addressed, memory_order_relaxed), 0)) { /* not at connect or accept: many connections end right after */
 		smc_lock(&c->lock);
 		conn_fill_addresses(c);
 		smc_unlock(&c->lock);
@@ -509,7 +522,7 @@ static void each_living(void (*visit)(struct conn *c))
 {
 	for (unsigned i = 0; i < chunk_count; i++)
 		for (unsigned k = 0; k < CONN_CHUNK; k++)
-			if (chunks[i][k].stream.end && !chunks[i][k].finished && chunks[i][k].nfds)
+			if (chunks[i][k].living)
 				visit(&chunks[i][k]);
 }
 
@@ -544,8 +557,9 @@ void conn_all_dropped(bool dropped)
 	smc_unlock(&life_lock);
 }
 
-static void flush_owed(struct conn *c)
+static void flush_owed(void *context, struct conn *c)
 {
+	(void)context;
 	if (!conn_attached(c) || atomic_load(&c->stream.end->holders) > 1)
 		return;
 	while (smc_stream_progress(&c->stream)) {
@@ -556,8 +570,7 @@ static void flush_owed(struct conn *c)
 
 void conn_flush_owed(void)
 {
-	if (chunk_count)
-		each_living(flush_owed);
+	conn_each(flush_owed, NULL);
 }
 
 void conn_fork_prepare(void)

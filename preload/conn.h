@@ -32,6 +32,7 @@ struct epreg;
 struct conn {
 	struct fd_object object; /* FD_CONN; first member */
 	_Atomic uint32_t refs;
+	bool living;		/* begun and not finished: under life_lock (conn.c), not reset with the rest */
 	_Atomic uint32_t state;	 /* enum conn_state */
 	struct smc_stream stream; /* stream.end and stream.stats are valid from CANDIDATE on */
 	struct shm_channel channel;
@@ -43,10 +44,11 @@ struct conn {
 	struct smc_lock lock;
 	uint32_t keep_tcp;	/* IDLE: a reason to stay on TCP once connected, 0 = none */
 	bool last_holder;	/* once finished: no other process has the socket */
-	bool finished;		/* does not count as a holder any more */
-	uint32_t nfds;		/* descriptors of this process */
+	_Atomic bool finished;		/* does not count as a holder any more */
+	_Atomic uint32_t nfds;	/* descriptors of this process */
 	struct epreg *regs;	/* epoll registrations (preload/epoll.c) */
-	struct smc_stats_addr local, remote; /* valid from CANDIDATE on (local: from ASKED on) */
+	_Atomic bool addressed;	/* both addresses are known */
+	struct smc_stats_addr local, remote; /* under `lock`; valid from CANDIDATE on (local: from ASKED on) */
 	uint32_t want_sndbuf, want_rcvbuf; /* set by the application in bytes (SO_SNDBUF, SO_RCVBUF), 0 = not */
 	int parked;		/* the library's own descriptor, for calls that outlive the application's; -1 */
 	struct smc_stats_slot own_slot; /* stream.stats when the page has none left */

@@ -15,7 +15,8 @@
  *   epreg.c       registrations: their table, what the kernel is told, attaching
  *   epoll_list.c  the ready list: who gets in, looking, taking out
  *   epoll_ctl.c   epoll_create, epoll_ctl
- *   epoll_wait.c  waiting and merging both sources
+ *   epoll_merge.c both sources of events as one, without sleeping
+ *   epoll_wait.c  waiting
  *   epoll_nest.c  sets inside sets, and sets inside poll
  *   latch.c       sleeping that hears the doorbells without sharing their edges
  */
@@ -27,8 +28,9 @@
  * The channel must be published before c->lock is let go of: those who already look at the new registrations
  * wait for that lock. */
 bool epoll_conn_attach(struct conn *c);
-/* It asked for attention: into the ready lists of its sets; wakes who sleeps there. Also due whenever a direction changed carrier without a call of the application (a peer that left,
- * RESEND done, handed back by another thread). c->lock is not held. */
+/* It asked for attention: into the ready lists of its sets; wakes who sleeps there. Also due whenever a direction
+ * changed carrier without a call of the application (a peer that left, RESEND done, handed back by another
+ * thread). c->lock is not held. */
 void epoll_conn_activity(struct conn *c);
 /* The kernel socket had an event. The sets of this process that the kernel tells of it by themselves, by our entry
  * in them, are left to do so: an edge counts once. c->lock is not held. */

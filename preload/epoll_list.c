@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "core/wait.h"
+#include "core/fence.h"
 #include "preload/epset.h"
 #include "preload/latch.h"
 #include "preload/raw.h"
@@ -97,7 +98,7 @@ static bool others_asleep(const struct epset *set)
 
 void epset_wake(struct epset *set)
 {
-	atomic_thread_fence(memory_order_seq_cst);
+	smc_full_fence();
 	if (others_asleep(set))
 		latch_ring();
 }

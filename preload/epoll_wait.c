@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "core/wait.h"
-#include "preload/epset.h"
+#include "preload/epoll_merge.h"
 #include "preload/latch.h"
 #include "preload/link.h"
 #include "preload/raw.h"
@@ -17,34 +17,9 @@
  * not end the call: as one that comes just before the system call.
  */
 
-/* While the ready list delivers, the kernel is asked after so long, or so many calls; the long time is for sets
- * where it had nothing to tell the last ASK_IN_VAIN times. */
-enum { ASK_NS = 2000, ASK_NS_LONG = 20000, ASK_IN_VAIN = 64, ASK_CALLS = 16, ASK_NS_SPINNING = 5000 };
-/* How often at once, when the library's own entries take the place of the application's in the answer. */
-enum { ASK_AGAIN = 16 };
-/* A pause between two looks that is longer means that the thread did not run (as in core/wait.c). */
-enum { PREEMPTED_NS = 30000 };
+/* ---- sleeping ---- */
 
-enum how { BY_EPOLL_WAIT, BY_EPOLL_PWAIT, BY_EPOLL_PWAIT2 };
-
-struct call {
-	/* what the application said */
-	enum how how;
-	int epfd;
-	struct epoll_event *events;
-	int max;
-	int timeout_ms;
-	const struct timespec *timeout;
-	const sigset_t *mask;
-
-	struct epset *set;
-	until_t until;
-	bool begun; /* some of the time is over */
-};
-
-/* ---- the kernel's side ---- */
-
-static int kernel_wait(const struct call *k)
+static int kernel_wait(const struct epoll_call *k)
 {
 	static _Atomic bool no_pwait2;
 	struct timespec space;
@@ -58,168 +33,6 @@ static int kernel_wait(const struct call *k)
 	}
 	return real.epoll_pwait(k->epfd, k->events, k->max, until_timeout_ms(k->until), k->mask);
 }
-
-/* Bells are in this set, but nothing of it is ours any more: it would be woken for nothing. */
-static void heard_bell(struct epset *set)
-{
-	if (link_attention())
-		link_harvest();
-	if (!epset_special(set))
-		epset_remove_bells(set);
-}
-
-int epset_translate(struct epset *set, struct epoll_event *events, int n, bool *tags)
-{
-	bool bell = false;
-	int kept = 0;
-
-	if (!__atomic_load_n(&eptag_prefix, __ATOMIC_ACQUIRE))
-		return n;
-	for (int i = 0; i < n; i++) {
-		uint64_t data = events[i].data.u64;
-		struct epreg *reg;
-
-		if (__builtin_expect(!eptag_is(data), 1)) {
-			events[kept++] = events[i];
-			continue;
-		}
-		*tags = true;
-		if (eptag_index(data) == EPTAG_BELL) {
-			bell = true;
-			continue;
-		}
-		if (!(reg = epreg_by_tag(data)))
-			continue;
-		if (reg->ours) {
-			/* first the mark, then the list: a look in between must ask the kernel */
-			smc_stream_tcp_event(&reg->conn->stream);
-			epset_list(reg->set, reg, PLACE_READY);
-			epset_show_level(reg->set);
-		} else { /* EPOLLONESHOT before attaching: the kernel's word is final */
-			reg->disarmed = (reg->events & EPOLLONESHOT) != 0;
-			events[kept++] = (struct epoll_event){ .events = events[i].events, .data.u64 = reg->data };
-		}
-		smc_unlock(&reg->set->lock);
-	}
-	if (bell)
-		heard_bell(set);
-	return kept;
-}
-
-/* What the kernel has now, after the first `have` entries. -1 and errno when it finds a fault. */
-static int ask_kernel(struct call *k, int have, bool *tags)
-{
-	struct epset *set = k->set;
-	int room = k->max - have, r = 0, kept = 0;
-
-	atomic_store_explicit(&set->asked, smc_now_ns(), memory_order_relaxed);
-	atomic_store_explicit(&set->skipped, 0, memory_order_relaxed);
-	for (int i = 0; i < ASK_AGAIN; i++) {
-		r = real.epoll_wait(k->epfd, k->events + have + kept, room - kept, 0);
-		if (r <= 0)
-			break;
-		int n = epset_translate(set, k->events + have + kept, r, tags);
-		bool full = kept + r == room;
-		kept += n;
-		if (!full || n == r)
-			break;
-	}
-	uint32_t in_vain = atomic_load_explicit(&set->in_vain, memory_order_relaxed);
-	atomic_store_explicit(&set->in_vain, kept ? 0 : in_vain + (in_vain < ASK_IN_VAIN), memory_order_relaxed);
-	return kept || r >= 0 ? kept : r;
-}
-
-static bool ask_due(struct epset *set)
-{
-	uint32_t skipped = atomic_load_explicit(&set->skipped, memory_order_relaxed) + 1;
-	uint64_t patience = atomic_load_explicit(&set->in_vain, memory_order_relaxed) < ASK_IN_VAIN ? ASK_NS : ASK_NS_LONG;
-
-	atomic_store_explicit(&set->skipped, skipped, memory_order_relaxed);
-	return skipped >= ASK_CALLS || set->ninner ||
-	       smc_now_ns() - atomic_load_explicit(&set->asked, memory_order_relaxed) >= patience;
-}
-
-/* ---- both sides ---- */
-
-static void look_around(struct epset *set)
-{
-	epset_see_changes(set);
-	if (link_attention())
-		link_harvest();
-	if (__builtin_expect(set->ninner, 0))
-		epset_settle_inner(set, EPSET_NEST_DEPTH);
-}
-
-/* Events there are now, without waiting. When both sides have some they fill the result in turn, so that
- * neither starves the other however small it is. */
-static int gather(struct call *k)
-{
-	struct epset *set = k->set;
-	bool tags = false, due, first;
-	int n = 0, r;
-
-	look_around(set);
-	due = ask_due(set);
-	first = due && atomic_load_explicit(&set->nready, memory_order_relaxed) &&
-		(atomic_fetch_xor_explicit(&set->turn, 1, memory_order_relaxed) & 1);
-	if (first && (n = ask_kernel(k, 0, &tags)) < 0)
-		return n;
-	if (n < k->max)
-		n += epset_collect(set, k->events + n, k->max - n, LOOK_CALL);
-	/* with nothing to report, spinning or sleeping asks the kernel anyway */
-	if (first || n == k->max || !(n ? due : !k->until))
-		return n;
-	if ((r = ask_kernel(k, n, &tags)) < 0)
-		return n ? n : r;
-	if (!n && !r && tags)
-		return epset_collect(set, k->events, k->max, LOOK_CALL);
-	return n + r;
-}
-
-static int spin_once(struct call *k, uint64_t now)
-{
-	struct epset *set = k->set;
-	bool tags = false;
-	int n;
-
-	for (int i = 0; i < 8; i++) {
-		if (link_attention())
-			link_harvest();
-		if ((n = epset_collect(set, k->events, k->max, LOOK_SPIN)))
-			return n;
-		smc_cpu_relax();
-	}
-	if (now - atomic_load_explicit(&set->asked, memory_order_relaxed) < ASK_NS_SPINNING)
-		return 0;
-	if (set->ninner)
-		epset_settle_inner(set, EPSET_NEST_DEPTH);
-	return ask_kernel(k, 0, &tags); /* tags listed: the next round looks */
-}
-
-static int spin(struct call *k)
-{
-	struct epset *set = k->set;
-	uint64_t left = until_left_ns(k->until), budget = smc_spin_budget_ns();
-	uint64_t start, now, last;
-	bool preempted = false;
-	int n;
-
-	if (!smc_spin_worth(&set->spin, set->peer_cpu))
-		return 0;
-	start = last = now = smc_now_ns();
-	if (budget > left)
-		budget = left;
-	do {
-		n = spin_once(k, now);
-		now = smc_now_ns();
-		preempted = now - last > PREEMPTED_NS;
-		last = now;
-	} while (!n && now - start < budget && !preempted);
-	smc_spin_result(&set->spin, n > 0, preempted && n <= 0);
-	return n;
-}
-
-/* ---- sleeping ---- */
 
 static struct epset *fall_asleep(struct epset *set)
 {
@@ -237,7 +50,7 @@ static void wake_up(struct epset **set)
 	atomic_fetch_sub(&(*set)->waiting, 1);
 }
 
-static int sleep_in_kernel(struct call *k)
+static int sleep_in_kernel(struct epoll_call *k)
 {
 	struct epset *set = k->set;
 
@@ -255,12 +68,12 @@ static int sleep_in_kernel(struct call *k)
 }
 
 /* See epset_wake for why no wake-up is lost. As epoll_wait; *tags as epset_translate. */
-static int sleep_on(struct call *k, bool *tags)
+static int sleep_on(struct epoll_call *k, bool *tags)
 {
 	__attribute__((cleanup(wake_up))) struct epset *set = fall_asleep(k->set);
 	int n;
 
-	look_around(set);
+	epoll_look_around(set);
 	if ((n = epset_collect(set, k->events, k->max, LOOK_ARM)))
 		return n;
 	n = sleep_in_kernel(k);
@@ -268,7 +81,7 @@ static int sleep_on(struct call *k, bool *tags)
 }
 
 /* libc's very call. */
-static int original_wait(const struct call *k)
+static inline int original_wait(const struct epoll_call *k)
 {
 	switch (k->how) {
 	case BY_EPOLL_WAIT:
@@ -280,25 +93,33 @@ static int original_wait(const struct call *k)
 	}
 }
 
-/* Nothing of the set is ours: *over says whether the result is final. Our reference to the set was taken before the
- * look at whether it is (epset_fetch). */
-static int wait_plain(struct call *k, bool *over)
+/* The kernel had `n` for a thread that waited in the plain way; returns what is the application's. */
+static int came_out(struct epoll_call *k, int n)
 {
 	bool tags = false;
+
+	n = epset_translate(k->set, k->events, n, &tags);
+	if (__builtin_expect(tags, 0))
+		epset_fetched(k->set);
+	return n;
+}
+
+/* Nothing of the set is ours: *over says whether the result is final. Our reference to the set was taken before the
+ * look at whether it is (epset_fetch). */
+static int wait_plain(struct epoll_call *k, bool *over)
+{
 	int n = k->begun ? kernel_wait(k) : original_wait(k);
 
 	k->begun = true;
 	*over = n <= 0;
 	if (n <= 0)
 		return n;
-	n = epset_translate(k->set, k->events, n, &tags);
-	if (__builtin_expect(tags, 0))
-		epset_fetched(k->set);
+	n = came_out(k, n);
 	*over = n > 0;
 	return n;
 }
 
-static int wait_for_events(struct call *k)
+static int wait_for_events(struct epoll_call *k)
 {
 	bool over = false, tags;
 	int n;
@@ -313,20 +134,34 @@ static int wait_for_events(struct call *k)
 			continue;
 		}
 		k->begun = true;
-		if ((n = gather(k)) || until_over(k->until))
+		if ((n = epoll_gather(k)) || until_over(k->until))
 			return n;
-		if ((n = spin(k)))
+		if ((n = epoll_spin(k)))
 			return n;
 		if ((n = sleep_on(k, &tags)))
 			return n;
 	}
 }
 
+/* After a plain wait that began before the set got something of ours. */
+static __attribute__((noinline)) int go_on(struct epoll_call *k, int n)
+{
+	int saved = errno;
+
+	n = came_out(k, n);
+	k->begun = true;
+	if (!n && !until_over(k->until))
+		n = wait_for_events(k);
+	if (n >= 0)
+		errno = saved;
+	return n;
+}
+
 /* ---- what the application calls ---- */
 
 /* NULL: not a set we know, or a fault that the kernel finds: libc's call is all there is. Sets without any TCP
  * socket come here too: one may be added while this thread sleeps. */
-static struct epset *set_of(int epfd, int max)
+static inline struct epset *set_of(int epfd, int max)
 {
 	struct fd_object *o = fdtable_get(epfd);
 
@@ -335,36 +170,32 @@ static struct epset *set_of(int epfd, int max)
 	return epset_get(epfd);
 }
 
-/* A set that never had a TCP socket is unlikely to get one during this call: a rough clock will do for that. */
-static until_t end_of(const struct call *k)
+/* Never had a TCP socket, nor a set inside. */
+static inline bool untouched(const struct epset *set)
 {
-	bool rough = !k->set->touched && !k->set->ninner;
+	return !set->touched && !set->ninner;
+}
 
+/* An untouched set is unlikely to get something of ours during this call: a rough clock will do for that. */
+static until_t end_of(const struct epoll_call *k, bool rough)
+{
 	if (k->how == BY_EPOLL_PWAIT2)
 		return until_timespec(k->timeout, rough);
 	return until_ms(k->timeout_ms, rough);
 }
 
-/* Also when the thread is cancelled. */
-static void let_go(struct epset **set)
+static __attribute__((noinline)) int wait_in(struct epoll_call *k)
 {
-	epset_put(*set);
-}
-
-static int wait_in(struct call k)
-{
-	__attribute__((cleanup(let_go))) struct epset *set = k.set;
-	bool fault = (uintptr_t)k.events < 4096; /* found when there is something to write there */
+	bool fault = (uintptr_t)k->events < 4096; /* found when there is something to write there */
 	struct epoll_event nowhere;
 	int saved = errno;
 
-	(void)set;
 	if (fault) {
-		k.events = &nowhere;
-		k.max = 1;
+		k->events = &nowhere;
+		k->max = 1;
 	}
-	k.until = end_of(&k);
-	int n = wait_for_events(&k);
+	k->until = end_of(k, false);
+	int n = wait_for_events(k);
 	if (n > 0 && fault) {
 		errno = EFAULT;
 		return -1;
@@ -372,6 +203,39 @@ static int wait_in(struct call k)
 	if (n >= 0)
 		errno = saved;
 	return n;
+}
+
+/* Also when the thread is cancelled. */
+static inline void let_go(struct epset **set)
+{
+	epset_put(*set);
+}
+
+/* Nobody can put anything into this set while its only thread waits in it (glibc before 2.32 does not say). */
+extern char __libc_single_threaded __attribute__((weak));
+
+static inline bool no_concern(int epfd)
+{
+	struct fd_object *o = fdtable_get(epfd);
+
+	if (!o || (o->type == FD_EPOLL && untouched((struct epset *)o) && &__libc_single_threaded && __libc_single_threaded))
+		return true;
+	return o->type != FD_EPOLL && o->type != FD_INTERNAL;
+}
+
+static inline int wait_with(struct epset *held, enum how how, int epfd, struct epoll_event *events, int max, int timeout_ms,
+			    const struct timespec *timeout, const sigset_t *mask)
+{
+	__attribute__((cleanup(let_go))) struct epset *set = held;
+	struct epoll_call k = { how, epfd, events, max, timeout_ms, timeout, mask, .set = set };
+
+	if (__builtin_expect(!untouched(set), 0))
+		return wait_in(&k);
+	k.until = end_of(&k, true);
+	int n = original_wait(&k);
+	if (__builtin_expect(n <= 0 || untouched(set), 1))
+		return n;
+	return go_on(&k, n);
 }
 
 static int bad_epfd(void)
@@ -382,28 +246,28 @@ static int bad_epfd(void)
 
 SMC_EXPORT int epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
 {
-	struct epset *set = set_of(epfd, max);
+	struct epset *set;
 
-	if (!set)
+	if (__builtin_expect(no_concern(epfd), 1) || !(set = set_of(epfd, max)))
 		return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_wait(epfd, events, max, timeout);
-	return wait_in((struct call){ BY_EPOLL_WAIT, epfd, events, max, .timeout_ms = timeout, .set = set });
+	return wait_with(set, BY_EPOLL_WAIT, epfd, events, max, timeout, NULL, NULL);
 }
 
 SMC_EXPORT int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout, const sigset_t *mask)
 {
-	struct epset *set = set_of(epfd, max);
+	struct epset *set;
 
-	if (!set)
+	if (__builtin_expect(no_concern(epfd), 1) || !(set = set_of(epfd, max)))
 		return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_pwait(epfd, events, max, timeout, mask);
-	return wait_in((struct call){ BY_EPOLL_PWAIT, epfd, events, max, .timeout_ms = timeout, .mask = mask, .set = set });
+	return wait_with(set, BY_EPOLL_PWAIT, epfd, events, max, timeout, NULL, mask);
 }
 
 SMC_EXPORT int epoll_pwait2(int epfd, struct epoll_event *events, int max, const struct timespec *timeout,
 			    const sigset_t *mask)
 {
-	struct epset *set = until_valid(timeout) ? set_of(epfd, max) : NULL;
+	struct epset *set;
 
-	if (!set)
+	if (__builtin_expect(no_concern(epfd), 1) || !until_valid(timeout) || !(set = set_of(epfd, max)))
 		return fdtable_is_internal(epfd) ? bad_epfd() : real.epoll_pwait2(epfd, events, max, timeout, mask);
-	return wait_in((struct call){ BY_EPOLL_PWAIT2, epfd, events, max, .timeout = timeout, .mask = mask, .set = set });
+	return wait_with(set, BY_EPOLL_PWAIT2, epfd, events, max, 0, timeout, mask);
 }

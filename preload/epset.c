@@ -68,27 +68,8 @@ void epset_ref(struct epset *set)
 	atomic_fetch_add_explicit(&set->refs, 1, memory_order_relaxed);
 }
 
-struct epset *epset_get(int fd)
+void epset_put_last(struct epset *set)
 {
-	struct fd_object *o;
-
-	while ((o = fdtable_get(fd)) && o->type == FD_EPOLL) {
-		struct epset *set = (struct epset *)o;
-		atomic_fetch_add(&set->refs, 1);
-		if (__builtin_expect(fdtable_get(fd) == o, 1)) {
-			if (__builtin_expect(set->stale, 0))
-				epset_rebuild(set);
-			return set;
-		}
-		epset_put(set);
-	}
-	return NULL;
-}
-
-void epset_put(struct epset *set)
-{
-	if (atomic_fetch_sub(&set->refs, 1) != 1)
-		return;
 	smc_lock(&epset_pool_lock);
 	/* A reader with a stale pointer may come here too, for a set that is free or in use again. */
 	if (!set->nfds && set->fd == -1 && !atomic_load(&set->refs)) {

@@ -144,10 +144,33 @@ struct epset {
 	_Atomic uint32_t peer_cpu;
 };
 
-/* The set behind a descriptor, with a reference; NULL. */
-struct epset *epset_get(int fd);
 void epset_ref(struct epset *set);
-void epset_put(struct epset *set);
+void epset_put_last(struct epset *set);
+void epset_rebuild(struct epset *set);
+
+static inline void epset_put(struct epset *set)
+{
+	if (atomic_fetch_sub(&set->refs, 1) == 1)
+		epset_put_last(set);
+}
+
+/* The set behind a descriptor, with a reference; NULL. */
+static inline struct epset *epset_get(int fd)
+{
+	struct fd_object *o;
+
+	while ((o = fdtable_get(fd)) && o->type == FD_EPOLL) {
+		struct epset *set = (struct epset *)o;
+		atomic_fetch_add(&set->refs, 1);
+		if (__builtin_expect(fdtable_get(fd) == o, 1)) {
+			if (__builtin_expect(set->stale, 0))
+				epset_rebuild(set);
+			return set;
+		}
+		epset_put(set);
+	}
+	return NULL;
+}
 
 /* Must a wait look at more than what the kernel says? */
 bool epset_special(struct epset *set);
@@ -159,7 +182,6 @@ extern struct smc_lock epset_pool_lock; /* of the list of all; before any set->l
 void epset_changed(struct epset *set);
 void epset_see_changes(struct epset *set);
 void epset_drop_shared(struct epset *set);
-void epset_rebuild(struct epset *set);
 
 /* With set->lock: puts a registration into the ready list, if it can be ready at all. */
 void epset_list(struct epset *set, struct epreg *reg, enum epreg_place place);

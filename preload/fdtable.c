@@ -58,16 +58,17 @@ void fdtable_each(enum fd_type type, void (*visit)(void *context, int fd, struct
 	}
 }
 
-/* High enough to be out of the application's way (its numbers grow from 0), low enough not to make the
- * kernel's table of this process big: a fork copies it. */
+/* High enough to be out of the application's way (its numbers grow from 0); low enough not to make the kernel's
+ * table of this process big, which a fork copies, and not beyond what an fd_set holds: select is called with
+ * getdtablesize(). */
 static int internal_base(void)
 {
 	struct rlimit limit;
 
 	if (raw_call4(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit) < 0)
 		return 3;
-	if (limit.rlim_cur >= 4096)
-		return 3072;
+	if (limit.rlim_cur >= 1024)
+		return 896;
 	return (int)(limit.rlim_cur - limit.rlim_cur / 4);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "preload/link.h"
+#include "core/fence.h"
 #include "core/log.h"
 #include "core/sys.h"
 #include "preload/epoll.h"
@@ -63,7 +64,7 @@ void link_asleep(void)
 		shm_bell_asleep(&own_bell);
 	for (unsigned i = 0; i < counted.inherited; i++)
 		shm_bell_asleep(&inherited[i]);
-	atomic_thread_fence(memory_order_seq_cst);
+	smc_full_fence();
 }
 
 void link_awake(void)

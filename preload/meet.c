@@ -444,12 +444,15 @@ static void find_mirror(void *context, struct conn *c)
 {
 	struct task *t = context;
 
-	if (c == t->c || t->link || !c->stream.end || !rv_same_addr(&c->remote, t->connector ? &t->client : &t->server))
+	if (c == t->c || t->mirror)
 		return;
 	smc_lock(&c->lock);
-	if (c->nfds)
+	bool match = c->nfds && c->stream.end && c->stream.connector != t->connector &&
+		     rv_same_addr(&c->remote, t->connector ? &t->client : &t->server);
+	if (match) {
 		conn_fill_addresses(c);
-	bool match = c->nfds && rv_same_addr(&c->local, t->connector ? &t->server : &t->client);
+		match = rv_same_addr(&c->local, t->connector ? &t->server : &t->client);
+	}
 	smc_unlock(&c->lock);
 	if (match) {
 		conn_ref(c);
@@ -466,9 +469,7 @@ static bool meet_self(struct task *t)
 		return false;
 	t->mirror = NULL;
 	struct conn *connector = t->connector ? t->c : other, *acceptor = t->connector ? other : t->c;
-	enum smc_reason reason = SMC_REASON_PEER_PROTOCOL;
-	if (connector->stream.connector && !acceptor->stream.connector)
-		reason = attach_self(t, connector, acceptor);
+	enum smc_reason reason = attach_self(t, connector, acceptor);
 	struct task *theirs = meet_task(other);
 	if (theirs && theirs != t)
 		meet_end(theirs, reason);

@@ -16,7 +16,9 @@ SMC_EXPORT int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *timeou
 	return real.ppoll(fds, n, timeout, mask);
 }
 
-/* The fortified forms: too small an array is libc's to complain of. */
+/* The fortified forms, which no header declares: too small an array is libc's to complain of. */
+int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size);
+int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *timeout, const sigset_t *mask, size_t size);
 
 SMC_EXPORT int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
 {

@@ -278,6 +278,16 @@ SMC_EXPORT long syscall(long number, ...)
 		return recvmsg((int)a[0], (struct msghdr *)a[1], (int)a[2]);
 	case SYS_sendmsg:
 		return sendmsg((int)a[0], (const struct msghdr *)a[1], (int)a[2]);
+	case SYS_epoll_ctl:
+		return epoll_ctl((int)a[0], (int)a[1], (int)a[2], (struct epoll_event *)a[3]);
+	case SYS_epoll_pwait:
+		return epoll_pwait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3], (const sigset_t *)a[4]);
+#ifdef SYS_epoll_wait
+	case SYS_epoll_wait:
+		return epoll_wait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3]);
+	case SYS_poll:
+		return poll((struct pollfd *)a[0], (nfds_t)a[1], (int)a[2]);
+#endif
 	case SYS_execve:
 		return execve((const char *)a[0], (char *const *)a[1], (char *const *)a[2]);
 	case SYS_exit_group:

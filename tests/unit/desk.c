@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#undef NDEBUG /* its asserts are the test */
 #include "tests/unit/desk.h"
 #include "core/sys.h"
 #include "preload/epoll.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "transport/shm/channel.h"
+#include "core/fence.h"
 #include "core/cpu.h"
 #include "core/sys.h"
 #include "transport/shm/segment.h"
@@ -24,7 +25,7 @@ static struct shm_channel *shm(struct smc_channel *c)
 static void wake(struct shm_channel *c, struct smc_waiter *w)
 {
 	/* Pairs with the fence of the sleeper between setting its flag and its last look. */
-	atomic_thread_fence(memory_order_seq_cst);
+	smc_full_fence();
 	if (!(atomic_load_explicit(&w->flags, relaxed) & (SMC_WAIT_FUTEX | SMC_WAIT_BELL)))
 		return;
 	uint32_t flags = atomic_fetch_and_explicit(&w->flags, ~(uint32_t)(SMC_WAIT_FUTEX | SMC_WAIT_BELL), memory_order_seq_cst);
