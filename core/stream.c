@@ -375,7 +375,9 @@ void smc_stream_peer_process_gone(struct smc_stream *s)
 	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE))
 		return;
 	smc_lock(&s->end->tx_lock);
-	if (tx_mode(s) == SMC_TX_FAST)
+	if (tx_mode(s) == SMC_TX_FAST && smc_stream_peer_gone(s))
+		smc_stream_tx_died(s);
+	else if (tx_mode(s) == SMC_TX_FAST)
 		smc_stream_tx_down(s, SMC_REASON_PEER_LEFT);
 	smc_unlock(&s->end->tx_lock);
 	smc_stream_tcp_event(s);

@@ -120,6 +120,11 @@ static size_t take_fast(struct call *k)
 				smc_stream_mourn(s);
 			break;
 		}
+		if (!k->discard && smc_bad_pointer(k->c.iov->iov_len > k->c.skip ? k->c.iov->iov_base : &n)) {
+			k->over = true;
+			k->answer = -EFAULT;
+			break;
+		}
 		if (!take_piece(k, bytes, n))
 			continue; /* frozen: the next look says so */
 		taken += n;
@@ -277,7 +282,7 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 		smc_stream_promise(s); /* the kernel's counters would not stand still before */
 	if (flags & (MSG_OOB | MSG_ERRQUEUE))
 		return smc_sys.recvmsg(s->fd, msg, flags);
-	if ((r = smc_cursor_init(&k.c, msg, flags & MSG_TRUNC)))
+	if ((r = smc_cursor_init(&k.c, msg, true)))
 		return r;
 	k.peek = flags & MSG_PEEK;
 	k.discard = flags & MSG_TRUNC;

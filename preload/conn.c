@@ -302,14 +302,15 @@ static bool begin(struct conn *c, bool connector)
 	slot->fd = c->stream.fd;
 	slot->pid = process_pid();
 	slot->remote = c->remote;
-	slot->reason = smc_config.tcp_only ? SMC_REASON_CONFIG : c->keep_tcp ? c->keep_tcp : SMC_REASON_NEW;
+	uint32_t tcp = start_tcp_reason() != SMC_REASON_NONE ? start_tcp_reason() : c->keep_tcp;
+	slot->reason = tcp ? tcp : SMC_REASON_NEW;
 	c->countdown_calls = (int32_t)smc_config.upgrade_calls;
 	c->countdown_bytes = (int64_t)smc_config.upgrade_bytes;
 	smc_lock(&life_lock);
 	c->stream.end = end;
 	c->living = true;
 	smc_unlock(&life_lock);
-	set_state(c, smc_config.tcp_only || c->keep_tcp ? CONN_PLAIN : CONN_CANDIDATE);
+	set_state(c, tcp ? CONN_PLAIN : CONN_CANDIDATE);
 	return true;
 }
 

@@ -11,9 +11,36 @@
 #include "transport/shm/bell.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
 
 static struct smc_lock starting;
 static _Atomic int started, stats_started;
+
+/* With few descriptors the application needs all; a limit on file sizes also counts for memfds, and exceeding it
+ * kills. The library then keeps out of the way altogether. */
+enum { FDS_AT_LEAST = 64, FILE_SIZE_AT_LEAST = 64 * 1024 * 1024 };
+static enum smc_reason tcp_reason;
+
+enum smc_reason start_tcp_reason(void)
+{
+	return tcp_reason;
+}
+
+static bool limit_below(int resource, rlim_t least)
+{
+	struct rlimit limit;
+
+	return !raw_call4(SYS_prlimit64, 0, resource, NULL, &limit) && limit.rlim_cur < least;
+}
+
+static enum smc_reason why_tcp(void)
+{
+	if (smc_config.tcp_only)
+		return SMC_REASON_CONFIG;
+	if (limit_below(RLIMIT_NOFILE, FDS_AT_LEAST))
+		return SMC_REASON_NO_FDS;
+	return limit_below(RLIMIT_FSIZE, FILE_SIZE_AT_LEAST) ? SMC_REASON_NO_MEMFD : SMC_REASON_NONE;
+}
 
 static void bad_setting(const char *name, const char *value)
 {
@@ -26,6 +53,14 @@ static void open_log(void)
 
 	if (!smc_config.debug)
 		return;
+	if (tcp_reason == SMC_REASON_NO_FDS) {
+		/* not even one for the log; the application's own standard error will do */
+		if (!smc_config.debug_file) {
+			smc_log_open(2, &smc_stats_totals()->log_dropped);
+			smc_log_level = smc_config.debug;
+		}
+		return;
+	}
 	if (smc_config.debug_file)
 		fd = (int)raw_call4(SYS_openat, AT_FDCWD, smc_config.debug_file,
 				    O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
@@ -51,6 +86,7 @@ void start_once(void)
 	smc_lock(&starting);
 	if (!started) {
 		smc_config_load(&smc_config, get, NULL);
+		tcp_reason = why_tcp();
 		open_log();
 		if (smc_log_level)
 			smc_config_load(&smc_config, get, bad_setting);
@@ -69,7 +105,8 @@ void start_stats(void)
 		return;
 	smc_lock(&starting);
 	if (!stats_started) {
-		if (smc_stats_open(&fd, (int)raw_call3(SYS_getpid, 0, 0, 0))) {
+		bool no_page = tcp_reason == SMC_REASON_NO_FDS || tcp_reason == SMC_REASON_NO_MEMFD;
+		if (!no_page && smc_stats_open(&fd, (int)raw_call3(SYS_getpid, 0, 0, 0))) {
 			smc_stats_fd_moved(fdtable_make_internal(fd));
 			smc_wait_totals = shm_totals = smc_stats_totals();
 		}

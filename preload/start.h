@@ -2,7 +2,7 @@
 #ifndef SMC_PRELOAD_START_H
 #define SMC_PRELOAD_START_H
 
-#include <stdbool.h>
+#include "core/reason.h"
 
 /*
  * Stages, each lazily and once, in this order:
@@ -14,7 +14,8 @@
  */
 void start_once(void);
 void start_stats(void);
-/* Descriptor of the log and stats page, for those who must not close them. */
+/* Why no connection of this process may go up (settings, limits); SMC_REASON_NONE: they may. */
+enum smc_reason start_tcp_reason(void);
 void start_fork_child(void);
 
 #endif

@@ -46,6 +46,7 @@ enum scenario_flags {
 	NEEDS_ROOT = 1 << 8,
 	FORKED = 1 << 9,     /* PAIR: the ends are forked, not executed */
 	NONBLOCK = 1 << 10,  /* PAIR: both ends O_NONBLOCK */
+	DIFFERS = 1 << 12,   /* a known difference of the accelerated way, told in libsmc_preload(7) */
 	SMALL_BUF = 1 << 11, /* PAIR: SO_SNDBUF and SO_RCVBUF set to 16 KiB before the connection */
 };
 

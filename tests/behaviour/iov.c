@@ -225,7 +225,7 @@ CLIENT(iov_efault_recv)
 }
 
 /* A buffer whose second half is not there: a fault, or the first half, but no crash and no garbage. */
-PAIR(iov_half_mapped, 0);
+PAIR(iov_half_mapped, DIFFERS);
 
 static char *half_mapped(void)
 {
@@ -266,7 +266,7 @@ CLIENT(iov_half_mapped)
 }
 
 /* Memory that is written by one thread's fault handler late is still memory: fresh pages, read-only pages. */
-PAIR(iov_odd_memory, 0);
+PAIR(iov_odd_memory, DIFFERS);
 
 SERVER(iov_odd_memory)
 {

@@ -258,7 +258,8 @@ static int list(void)
 	} flags[] = { { MAY_BE_TCP, "may_be_tcp" },
 		      { MUST_BE_TCP, "must_be_tcp" },
 		      { SOME_TCP, "some_tcp" },
-		      { NEEDS_ROOT, "needs_root" } };
+		      { NEEDS_ROOT, "needs_root" },
+		      { DIFFERS, "differs" } };
 	for (const struct scenario *s = scenario_first(); s; s = s->next) {
 		if (strcmp(s->role, "solo") && !(s->pair && !strcmp(s->role, "server")))
 			continue;

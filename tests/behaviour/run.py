@@ -133,6 +133,9 @@ def run_scenario(args, tap, name, flags):
         if not os.path.exists(args.lib):
             tap.point(True, f"{name} {way} # SKIP no library at {args.lib}")
             continue
+        if way == "accelerated" and "differs" in flags:
+            tap.point(True, f"{name} {way} # SKIP a known difference, see BUGS in libsmc_preload(7)")
+            continue
         for _ in range(args.repeat + 1):
             start = time.monotonic()
             got = play(args, name, way, args.limit)
