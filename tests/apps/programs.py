@@ -55,7 +55,8 @@ def sockperf(w):
     port = str(free_port())
     server = w.start("sockperf", "server", "--tcp", "-i", "127.0.0.1", "-p", port, port=int(port))
     result = {}
-    for mode, options in (("ping-pong", ["--mps", "20000"]), # as fast as it can is more than it can count ("throughput", ["--msg-size", "64"])):
+    # ping-pong as fast as it can is more than the program can count
+    for mode, options in (("ping-pong", ["--mps", "20000"]), ("throughput", ["--msg-size", "64"])):
         out = w.run("sockperf", mode, "--tcp", "-i", "127.0.0.1", "-p", port, "-t", "1", *options)
         w.notes += [
             re.sub(r"\x1b\[[\d;]*m|sockperf:|=+>", "", line).strip()
