@@ -100,6 +100,12 @@ enum smc_reason attach_offer(struct task *t, struct link *l)
 	struct rv_msg m = rv_make(RV_OFFER);
 	int fd;
 
+	t->link = l;
+	t->deadline = smc_now_ns() + UINT64_C(2000000000);
+	if (l->offered >= OFFERS_MAX) {
+		t->state = TASK_LINKING;
+		return SMC_REASON_NONE;
+	}
 	m.client = t->client;
 	m.server = t->server;
 	m.client_cookie = t->cookie;
@@ -115,16 +121,11 @@ enum smc_reason attach_offer(struct task *t, struct link *l)
 	int r = rv_send(l->sock, &m, &fd, fd >= 0);
 	if (fd >= 0)
 		smc_sys.close(fd);
-	if (r) { /* a full or broken link; the other end never heard of the segment, or the link is going anyway */
-		shm_segment_cancel(t->segment);
-		if (fd >= 0)
-			link_kill(l);
-		return SMC_REASON_PEER_SILENT;
-	}
-	t->link = l;
+	l->offered++;
 	t->slot = m.slot;
 	t->state = TASK_OFFERED;
-	t->deadline = smc_now_ns() + UINT64_C(2000000000);
+	if (r) /* the link is broken: overdue at once, which ends it and all that waits on it */
+		t->deadline = 0;
 	return SMC_REASON_NONE;
 }
 
@@ -132,6 +133,8 @@ void attach_answered(struct link *l, const struct rv_msg *m)
 {
 	struct task *t = meet_offered(l, m->slot);
 
+	if (t)
+		l->offered--;
 	if (!t)
 		return; /* the connection ended meanwhile */
 	if (m->type == RV_DECLINE) {
@@ -192,7 +195,7 @@ static enum smc_reason take_offer(struct link *l, const struct rv_msg *m, int fd
 	return attach(c, m->server_cookie, l, m->slot, m->slot, segment, 1);
 }
 
-void attach_offered(struct link *l, const struct rv_msg *m, int fd)
+bool attach_offered(struct link *l, const struct rv_msg *m, int fd)
 {
 	struct search s = { m, NULL };
 	struct rv_msg answer = rv_make(RV_ACCEPT);
@@ -206,11 +209,10 @@ void attach_offered(struct link *l, const struct rv_msg *m, int fd)
 		answer.type = RV_DECLINE;
 		answer.reason = reason;
 	}
-	if (rv_send(l->sock, &answer, NULL, 0))
-		link_kill(l); /* the other end would wait in vain */
+	bool sent = !rv_send(l->sock, &answer, NULL, 0);
 	if (!s.found) {
 		smc_log(1, "offer slot=%u declined: no such connection", m->slot);
-		return;
+		return sent;
 	}
 	if (reason == SMC_REASON_NONE) {
 		log_attached(s.found, "offered");
@@ -221,6 +223,7 @@ void attach_offered(struct link *l, const struct rv_msg *m, int fd)
 		smc_log(1, "offer slot=%u declined reason=%u", m->slot, reason);
 	}
 	conn_put(s.found);
+	return sent;
 }
 
 void attach_left(struct link *l, const struct rv_msg *m)

@@ -195,6 +195,7 @@ struct link *link_make(int sock, unsigned side, uint32_t uid, const uint8_t toke
 	memcpy(l->token, token, RV_TOKEN);
 	l->served = (struct smc_stats_addr){ 0 };
 	l->next_slot = side;
+	l->offered = 0;
 	atomic_store(&l->users, 1);
 	atomic_store_explicit(&l->state, LINK_WELCOMED, memory_order_release);
 	return l;

@@ -365,7 +365,7 @@ static void offer_waiting(struct link *l)
 {
 	struct task *next;
 
-	for (struct task *t = tasks; t; t = next) {
+	for (struct task *t = tasks; t && l->offered < OFFERS_MAX; t = next) {
 		next = t->next;
 		if (t->state == TASK_LINKING && t->link == l)
 			offer(t, l);
@@ -404,13 +404,15 @@ static bool handle(struct link *l, const struct rv_msg *m, const int *fds, unsig
 		return true;
 	}
 	switch (m->type) {
-	case RV_OFFER:
-		attach_offered(l, m, n ? fds[0] : -1);
+	case RV_OFFER: {
+		bool answered = attach_offered(l, m, n ? fds[0] : -1);
 		rv_close_fds(fds, n);
-		return true;
+		return answered;
+	}
 	case RV_ACCEPT:
 	case RV_DECLINE:
 		attach_answered(l, m);
+		offer_waiting(l);
 		return true;
 	case RV_LEFT:
 		attach_left(l, m);
@@ -550,7 +552,7 @@ static void overdue(struct task *t, uint64_t now)
 		meet_end(t, SMC_REASON_SHUTDOWN);
 	} else if (t->state == TASK_CALLING && now < t->give_up) {
 		call_name(t);
-	} else if (t->state == TASK_OFFERED || t->state == TASK_LINKING) {
+	} else if (t->state == TASK_OFFERED || (t->state == TASK_LINKING && t->link->state != LINK_UP)) {
 		lost(t->link); /* whether the other end uses the segment is unknown: nothing of this link is used again */
 	} else {
 		meet_end(t, SMC_REASON_PEER_SILENT);

@@ -30,6 +30,7 @@ struct link {
 	struct shm_pool ours, theirs;	    /* segments this side, the other side made */
 	struct smc_stats_addr served;	    /* server address of the last connection: a hint where to offer */
 	uint32_t next_slot;
+	uint32_t offered;	/* offers of ours not answered yet */
 	_Atomic(struct conn *) *conns;	    /* by slot */
 	struct link *next_free;
 };
@@ -104,10 +105,14 @@ void meet_end(struct task *t, enum smc_reason reason);
 
 /* ---- attaching over a link (attach.c) ---- */
 
-/* Offers the connection of a task over the link. NONE, or why not. */
+enum { OFFERS_MAX = 64 }; /* unanswered, per link */
+
+/* Offers the connection of a task over the link, or lets it wait (TASK_LINKING) while many offers are under way: a
+ * unix socket holds only so many messages. NONE, or why not. */
 enum smc_reason attach_offer(struct task *t, struct link *l);
 /* Messages of a link. */
-void attach_offered(struct link *l, const struct rv_msg *m, int fd);
+/* False: the answer could not be sent, the link is broken. */
+bool attach_offered(struct link *l, const struct rv_msg *m, int fd);
 void attach_answered(struct link *l, const struct rv_msg *m);
 void attach_left(struct link *l, const struct rv_msg *m);
 /* Both ends are in this process. */
@@ -116,7 +121,7 @@ enum smc_reason attach_self(struct task *t, struct conn *connector, struct conn 
 enum task_state {
 	TASK_OFFERED,  /* connector: over a link, waiting for the answer */
 	TASK_NAMED,    /* connector: listens at the connection's name */
-	TASK_LINKING,  /* connector: the link is being made */
+	TASK_LINKING,  /* connector: waits for the link, or for its turn on it */
 	TASK_CALLING,  /* acceptor: tries to connect to the name */
 	TASK_GREETED,  /* acceptor: HELLO sent */
 	TASK_EXPECTING /* acceptor: waits for the offer over the link */
