@@ -19,6 +19,11 @@ import web  # noqa: E402
 from world import Failed, Skip, Tap, World  # noqa: E402
 
 TESTS = programs.TESTS + web.TESTS
+TRIES = 3
+
+
+class NotCarried(Failed):
+    """Right results, but by TCP: the upgrade is made in the background and may come late on a busy machine."""
 
 
 def play(test, way, lib):
@@ -33,12 +38,21 @@ def play(test, way, lib):
             share = shm_bytes / total_bytes if total_bytes else 0
             notes.append(f"shared memory carried {shm} of {total} connections, {share:.1%} of the bytes")
             if not shm or share < test.carried:
-                raise Failed("\n".join([notes[-1], *world.log_tail()]))
+                raise NotCarried("\n".join([notes[-1], *world.log_tail()]))
         if way == "fallback" and carried[0]:
             raise Failed("carried by shared memory although forbidden")
         return result, notes
     finally:
         world.close()
+
+
+def play_until_carried(test, way, lib):
+    for _ in range(TRIES - 1):
+        try:
+            return play(test, way, lib)
+        except NotCarried:
+            pass
+    return play(test, way, lib)
 
 
 def run_test(test, ways, lib, tap):
@@ -50,7 +64,7 @@ def run_test(test, ways, lib, tap):
             continue
         notes, ok = [], True
         try:
-            result, notes = play(test, way, lib)
+            result, notes = play_until_carried(test, way, lib)
             if way == "plain":
                 reference = result
             elif result != reference:

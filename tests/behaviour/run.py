@@ -110,6 +110,9 @@ def trouble_in_plain(p):
     return notes
 
 
+TRIES = 4
+
+
 def run_scenario(args, tap, name, flags):
     start = time.monotonic()
     reference = play(args, name, "plain", args.limit)
@@ -137,13 +140,18 @@ def run_scenario(args, tap, name, flags):
             tap.point(True, f"{name} {way} # SKIP a known difference, see BUGS in libsmc_preload(7)")
             continue
         for _ in range(args.repeat + 1):
-            start = time.monotonic()
-            got = play(args, name, way, args.limit)
-            took = time.monotonic() - start
-            notes = same(reference, got, way)
+            # The upgrade is made in the background, and on a busy machine may come after the scenario's end:
+            # that alone is tried again. A different transcript never is.
+            for _ in range(TRIES if way == "accelerated" else 1):
+                start = time.monotonic()
+                got = play(args, name, way, args.limit)
+                took = time.monotonic() - start
+                notes = same(reference, got, way)
+                complaint = carrier_complaint(way, flags, got.log)
+                if notes or got.hang is not None or not complaint:
+                    break
             if got.hang is not None:
                 notes = [f"does not end within {args.limit} s"] + notes + got.hang
-            complaint = carrier_complaint(way, flags, got.log)
             if complaint:
                 notes.append(complaint)
             if notes:

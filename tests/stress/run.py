@@ -29,10 +29,10 @@ RUNS = (
     ("switch, threads", "switch_stress", [], 4, 0.03),
     ("switch, processes", "switch_stress", ["--processes"], 4, 0.03),
     ("switch, one connection at a time", "switch_stress", ["--connections", "1", "--processes"], 2, 0.03),
-    ("epoll, threads", "epoll_stress", [], 3, 0.5),
-    ("epoll, processes", "epoll_stress", ["--processes"], 3, 0.5),
-    ("kill", "kill_stress", [], 3, 0.3),
-    ("fork", "fork_stress", [], 3, 0.3),
+    ("epoll, threads", "epoll_stress", [], 3, 0.3),
+    ("epoll, processes", "epoll_stress", ["--processes"], 3, 0.3),
+    ("kill", "kill_stress", [], 3, 0.1),
+    ("fork", "fork_stress", [], 3, 0.1),
 )
 
 
