@@ -370,10 +370,13 @@ void smc_stream_hand_back(struct smc_stream *s, enum smc_reason reason)
 	smc_stream_tcp_event(s);
 }
 
-void smc_stream_peer_process_gone(struct smc_stream *s)
+void smc_stream_peer_process_gone(struct smc_stream *s, uint64_t deadline)
 {
 	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE))
 		return;
+	/* A process that ends closes its descriptors in any order: the FIN may be a moment behind. */
+	while (!smc_stream_fin(s) && smc_now_ns() < deadline)
+		smc_stream_sleep_tcp(s->fd, POLLRDHUP, deadline);
 	smc_lock(&s->end->tx_lock);
 	if (tx_mode(s) == SMC_TX_FAST && smc_stream_peer_gone(s))
 		smc_stream_tx_died(s);

@@ -129,8 +129,9 @@ void smc_stream_hand_back(struct smc_stream *s, enum smc_reason reason);
 
 /* The process at the other end is gone, with no child that shares its links. Its FIN may have come long before (a
  * half close) or may be stuck behind bytes nobody reads: what we write goes back to TCP, which finds out whether
- * anybody is left. What it wrote is still there to read. */
-void smc_stream_peer_process_gone(struct smc_stream *s);
+ * anybody is left. What it wrote is still there to read.
+ * Waits for a FIN until the deadline (CLOCK_MONOTONIC, ns), to tell death from a child that goes on. */
+void smc_stream_peer_process_gone(struct smc_stream *s, uint64_t deadline);
 
 /* Before the kernel's shutdown(fd, how) and before the last close of the socket in any process. */
 void smc_stream_shutdown(struct smc_stream *s, int how);

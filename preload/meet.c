@@ -164,8 +164,8 @@ static void call_name(struct task *t)
 	}
 	if (raw_call3(SYS_connect, t->sock, &name, len)) {
 		/* not there yet, or its queue is full */
-		t->backoff_ms = t->backoff_ms < BACKOFF_MAX_MS ? t->backoff_ms * 2 : BACKOFF_MAX_MS;
 		t->deadline = smc_now_ns() + t->backoff_ms * MS;
+		t->backoff_ms = t->backoff_ms < BACKOFF_MAX_MS ? t->backoff_ms * 2 : BACKOFF_MAX_MS;
 		return;
 	}
 	if (smc_sys.getsockopt(t->sock, SOL_SOCKET, SO_PEERCRED, &who, &size) || who.uid != t->peer_uid) {
@@ -384,11 +384,12 @@ static void lost(struct link *l)
 	}
 	/* Its process is gone. A connection whose FIN came earlier will hear no more from the kernel: who writes to
 	 * it must look. */
+	uint64_t deadline = smc_now_ns() + 10 * MS; /* for all of them */
 	for (uint32_t slot = 0; slot < SHM_LINK_SLOTS; slot++) {
 		struct conn *c = link_conn(l, slot);
 		if (!c)
 			continue;
-		smc_stream_peer_process_gone(&c->stream);
+		smc_stream_peer_process_gone(&c->stream, deadline);
 		service_owes(c);
 		conn_put(c);
 	}
@@ -582,7 +583,7 @@ again:
 	for (struct task *t = tasks; t; t = t->next)
 		if (t->deadline < first)
 			first = t->deadline;
-	return first == UINT64_MAX ? -1 : (int)((first - now) / MS + 1);
+	return first == UINT64_MAX ? -1 : (int)((first - now + MS - 1) / MS);
 }
 
 void meet_forked(void)
