@@ -138,7 +138,8 @@ void attach_answered(struct link *l, const struct rv_msg *m)
 	if (!t)
 		return; /* the connection ended meanwhile */
 	if (m->type == RV_DECLINE) {
-		shm_segment_cancel(t->segment);
+		if (m->reason != SMC_REASON_NO_MEMORY) /* else the other end does not have it: it is not offered again */
+			shm_segment_cancel(t->segment);
 		meet_declined(t, (enum smc_reason)m->reason);
 		return;
 	}
@@ -176,7 +177,7 @@ static void compare(void *context, struct conn *c)
 	smc_unlock(&c->lock);
 }
 
-static enum smc_reason take_offer(struct link *l, const struct rv_msg *m, int fd, struct conn *c)
+static enum smc_reason take_offer(struct link *l, const struct rv_msg *m, struct shm_segment *segment, struct conn *c)
 {
 	struct diag_socket peer;
 
@@ -189,9 +190,6 @@ static enum smc_reason take_offer(struct link *l, const struct rv_msg *m, int fd
 	/* its half of the slots, and free here too */
 	if (m->slot >= SHM_LINK_SLOTS || (m->slot & 1) == l->side || atomic_load(&l->conns[m->slot]))
 		return SMC_REASON_LINK_FULL;
-	struct shm_segment *segment = shm_segment_adopt(&l->theirs, m->segment, m->ring_out, m->ring_in, fd);
-	if (!segment)
-		return SMC_REASON_NO_MEMORY;
 	return attach(c, m->server_cookie, l, m->slot, m->slot, segment, 1);
 }
 
@@ -201,9 +199,14 @@ bool attach_offered(struct link *l, const struct rv_msg *m, int fd)
 	struct rv_msg answer = rv_make(RV_ACCEPT);
 	enum smc_reason reason = SMC_REASON_PEER_DECLINED;
 
-	conn_each(compare, &s);
+	/* whatever becomes of the offer, the segment is known from now on: the next one may name it without sending it */
+	struct shm_segment *segment = shm_segment_adopt(&l->theirs, m->segment, m->ring_out, m->ring_in, fd);
+	if (!segment)
+		reason = SMC_REASON_NO_MEMORY;
+	else
+		conn_each(compare, &s);
 	if (s.found)
-		reason = take_offer(l, m, fd, s.found);
+		reason = take_offer(l, m, segment, s.found);
 	answer.slot = m->slot;
 	if (reason != SMC_REASON_NONE) {
 		answer.type = RV_DECLINE;
@@ -211,7 +214,7 @@ bool attach_offered(struct link *l, const struct rv_msg *m, int fd)
 	}
 	bool sent = !rv_send(l->sock, &answer, NULL, 0);
 	if (!s.found) {
-		smc_log(1, "offer slot=%u declined: no such connection", m->slot);
+		smc_log(1, "offer slot=%u declined reason=%u: no such connection, or no memory", m->slot, reason);
 		return sent;
 	}
 	if (reason == SMC_REASON_NONE) {

@@ -4,6 +4,7 @@
 
 #include "preload/conn.h"
 #include "preload/raw.h"
+#include "preload/service.h"
 
 /*
  * How a wrapper lets the kernel serve a call on a connection. While such a call is in progress the direction
@@ -12,10 +13,18 @@
  *
  * Usage: if (call_enter_rx(c)) { r = real.recv(...); call_leave_rx(c, r); } else { r = smc_stream_recv(...) }
  */
+/* The stream serves the call. A process that inherited the connection must watch its TCP socket itself. */
+static inline bool call_by_stream(struct conn *c)
+{
+	if (__builtin_expect(c->inherited && !atomic_load_explicit(&c->adopted, memory_order_relaxed), 0))
+		service_adopt(c);
+	return false;
+}
+
 static inline bool call_enter_rx(struct conn *c)
 {
 	if (!smc_stream_rx_plain(&c->stream))
-		return false;
+		return call_by_stream(c);
 	atomic_fetch_add(&c->stream.rx_calls, 1);
 	if (__builtin_expect(smc_stream_rx_plain(&c->stream), 1))
 		return true;
@@ -27,7 +36,7 @@ static inline bool call_enter_rx(struct conn *c)
 static inline bool call_enter_tx(struct conn *c)
 {
 	if (!smc_stream_tx_plain(&c->stream))
-		return false;
+		return call_by_stream(c);
 	atomic_fetch_add(&c->stream.tx_calls, 1);
 	if (__builtin_expect(smc_stream_tx_plain(&c->stream), 1))
 		return true;
