@@ -5,6 +5,7 @@
 #include "core/lock.h"
 #include "core/reason.h"
 #include "core/stats.h"
+#include "core/wait.h"
 #include "transport/transport.h"
 
 #include <sys/socket.h>
@@ -51,14 +52,16 @@ struct smc_end {
 	_Alignas(64) struct smc_lock tx_lock;
 	_Atomic uint32_t tx_mode;
 	uint64_t resend_at; /* RESEND: next byte to write to TCP */
-	_Atomic uint32_t tx_spin; /* how far spinning for space pays, see core/wait.h */
+	struct smc_spin_place tx_spin; /* waiting for space */
 
 	_Alignas(64) struct smc_lock rx_lock;
 	_Atomic uint32_t rx_mode;
 	_Atomic uint32_t rx_promised; /* tcp_read is valid and the channel's rx_ready was called */
 	_Atomic uint64_t tcp_read; /* TCP, once promised: bytes read from TCP so far */
 	uint64_t tcp_left;  /* DRAIN: bytes before X still in TCP */
-	_Atomic uint32_t rx_spin;
+	struct smc_spin_place rx_spin;
+	_Atomic uint64_t rx_sent_seen; /* bytes this end had sent when it last waited for some ... */
+	_Atomic uint32_t rx_streak;    /* ... so many waits in a row without sending any */
 };
 
 /* A process' view. Plain data; the owner is the connection object of the layer above. */

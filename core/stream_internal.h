@@ -6,7 +6,6 @@
 #include "core/log.h"
 #include "core/stream.h"
 #include "core/sys.h"
-#include "core/wait.h"
 
 #include <errno.h>
 #include <string.h>

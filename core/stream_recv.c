@@ -68,7 +68,8 @@ static bool peer_is_dead(struct call *k)
 	size_t sum;
 
 	/* what it wrote before it went is there by now */
-	return smc_stream_fin(k->s) && k->s->channel->ops->rx_peek(k->s->channel, true, bytes, &sum) == SMC_RX_OPEN && !sum;
+	return smc_stream_fin(k->s) &&
+	       k->s->channel->ops->rx_peek(k->s->channel, true, bytes, &sum) == SMC_RX_OPEN && !sum;
 }
 
 /* The writer froze, and is writing to TCP what was there to be read a moment ago (and may have been peeked at, or
@@ -116,11 +117,13 @@ static size_t take_fast(struct call *k)
 		if (n > PIECE && !k->peek)
 			n = PIECE;
 		if (!n) {
-			if ((atomic_load_explicit(&s->end->tcp_event, relaxed) & SMC_EVENT_RX) && peer_is_dead(k))
+			if ((atomic_load_explicit(&s->end->tcp_event, relaxed) & SMC_EVENT_RX) &&
+			    peer_is_dead(k))
 				smc_stream_mourn(s);
 			break;
 		}
-		if (!k->discard && smc_bad_pointer(k->c.iov->iov_len > k->c.skip ? k->c.iov->iov_base : &n)) {
+		if (!k->discard &&
+		    smc_bad_pointer(k->c.iov->iov_len > k->c.skip ? k->c.iov->iov_base : &n)) {
 			k->over = true;
 			k->answer = -EFAULT;
 			break;
@@ -184,16 +187,10 @@ static size_t step(struct call *k)
 	}
 }
 
-/* Is there something for a reader that sleeps? (without asking the kernel) */
-struct look {
-	struct smc_stream *s;
-	size_t seen; /* bytes known to be there, which are not enough (MSG_PEEK) */
-};
-
-static bool something(void *context)
+/* Is there something for a reader that sleeps? (without asking the kernel) `seen` bytes are known to be there, and
+ * not enough (MSG_PEEK). */
+static bool something(struct smc_stream *s, size_t seen)
 {
-	const struct look *look = context;
-	struct smc_stream *s = look->s;
 	struct iovec bytes[2];
 	uint64_t opened;
 	size_t n;
@@ -202,7 +199,8 @@ static bool something(void *context)
 	case SMC_RX_TCP:
 		return s->end->rx_promised && s->channel->ops->rx_opened(s->channel, &opened);
 	case SMC_RX_FAST:
-		return s->channel->ops->rx_peek(s->channel, look->seen != 0, bytes, &n) != SMC_RX_OPEN || n > look->seen;
+		return s->channel->ops->rx_peek(s->channel, seen != 0, bytes, &n) != SMC_RX_OPEN ||
+		       n > seen;
 	case SMC_RX_DRAIN:
 		return false;
 	default:
@@ -210,22 +208,57 @@ static bool something(void *context)
 	}
 }
 
+/*
+ * A reader that only reads, small messages faster than they are written, would take the writer's cache lines away
+ * for each of them, at several times the cost of writing one. After a streak of waits with nothing sent
+ * between (so nobody waits for an answer) it lets some come together.
+ */
+enum { STREAK = 32, GATHER_NS = 500 };
+
+static bool only_reads(struct smc_stream *s)
+{
+	struct smc_end *end = s->end;
+	uint64_t sent = atomic_load_explicit(&s->stats->tx[s->channel->ops->carrier], relaxed);
+	uint32_t streak = atomic_load_explicit(&end->rx_streak, relaxed);
+
+	streak = sent != atomic_load_explicit(&end->rx_sent_seen, relaxed) ? 0
+		 : streak < STREAK					   ? streak + 1
+									   : streak;
+	atomic_store_explicit(&end->rx_sent_seen, sent, relaxed);
+	atomic_store_explicit(&end->rx_streak, streak, relaxed);
+	return streak == STREAK;
+}
+
+static bool spin_for_bytes(struct smc_stream *s, size_t seen)
+{
+	struct smc_spin spin;
+	bool found, gather = only_reads(s);
+
+	if (!smc_spin_begin(&spin, &s->end->rx_spin, s->channel->peer_cpu(s->channel), UINT64_MAX))
+		return false;
+	if (gather)
+		smc_spin_pause(&spin, GATHER_NS);
+	do
+		found = something(s, seen);
+	while (!found && smc_spin_on(&spin));
+	smc_spin_end(&spin, found);
+	return found;
+}
+
 static int wait_rx(struct smc_stream *s, size_t seen, uint64_t deadline)
 {
 	struct smc_waiter *w = s->channel->rx_wait;
-	struct look look = { s, seen };
 
 	if (rx_mode(s) == SMC_RX_BACK)
 		return smc_stream_sleep_tcp(s->fd, POLLIN, deadline);
-	if (rx_mode(s) == SMC_RX_FAST &&
-	    smc_spin(&s->end->rx_spin, s->channel->peer_cpu(s->channel), something, &look))
+	if (rx_mode(s) == SMC_RX_FAST && spin_for_bytes(s, seen))
 		return 0;
 	uint32_t seq = atomic_load(&w->seq);
 	atomic_fetch_and(&s->end->tcp_event, ~(uint32_t)SMC_EVENT_RX);
 	atomic_fetch_or(&w->flags, SMC_WAIT_FUTEX);
 	/* The service thread tells of what happens to the kernel socket from here on; look at what did before. */
 	struct pollfd p = { .fd = s->fd, .events = seen ? POLLRDHUP : POLLIN | POLLRDHUP };
-	if (something(&look) || atomic_load(&s->end->rx_shut))
+	if (something(s, seen) || atomic_load(&s->end->rx_shut))
 		return 0;
 	if (smc_sys.poll(&p, 1, 0) > 0) {
 		atomic_fetch_or(&s->end->tcp_event, SMC_EVENT_RX);
@@ -319,7 +352,9 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 		if (atomic_load_explicit(&end->rx_shut, relaxed) && rx_mode(s) != SMC_RX_BACK)
 			break;
 		r = -EAGAIN;
-		if (rx_mode(s) != SMC_RX_BACK && (!wait || (r = wait_rx(s, k.peek ? got : 0, got && !k.peek && !deadline ? SMC_FAR : deadline))))
+		if (rx_mode(s) != SMC_RX_BACK &&
+		    (!wait || (r = wait_rx(s, k.peek ? got : 0,
+					   got && !k.peek && !deadline ? SMC_FAR : deadline))))
 			break;
 	}
 	msg->msg_flags = flags & MSG_CMSG_CLOEXEC;

@@ -79,7 +79,8 @@ struct msghdr smc_cursor_msg(const struct cursor *c, struct iovec *iov, size_t s
 {
 	size_t n = 0, skip = c->skip;
 
-	for (const struct iovec *v = c->iov; n < slots && v < c->iov + c->count && max; v++, skip = 0) {
+	for (const struct iovec *v = c->iov; n < slots && v < c->iov + c->count && max;
+	     v++, skip = 0) {
 		size_t len = v->iov_len - skip;
 		if (len > max)
 			len = max;
@@ -204,7 +205,8 @@ static ssize_t step(struct smc_stream *s, struct cursor *c, int flags, bool move
 		n = send_fast(s, c);
 		return n || tx_mode(s) != SMC_TX_FAST ? n : -EAGAIN;
 	case SMC_TX_RESEND:
-		if (atomic_load_explicit(&s->end->reset_due, relaxed) && atomic_exchange(&s->end->reset_due, 0)) {
+		if (atomic_load_explicit(&s->end->reset_due, relaxed) &&
+		    atomic_exchange(&s->end->reset_due, 0)) {
 			if (moved) { /* the next call gets it */
 				atomic_store(&s->end->reset_due, 1);
 				return -ECONNRESET;
@@ -218,13 +220,27 @@ static ssize_t step(struct smc_stream *s, struct cursor *c, int flags, bool move
 	}
 }
 
-static bool has_room(void *context)
+static bool has_room(struct smc_stream *s)
 {
-	struct smc_stream *s = context;
 	struct smc_channel *c = s->channel;
 	struct iovec room[2];
 
-	return tx_mode(s) != SMC_TX_FAST || c->ops->tx_reserve(c, room) >= smc_channel_low_water(c) || c->ops->tx_flags(c);
+	return tx_mode(s) != SMC_TX_FAST ||
+	       c->ops->tx_reserve(c, room) >= smc_channel_low_water(c) || c->ops->tx_flags(c);
+}
+
+static bool spin_for_room(struct smc_stream *s)
+{
+	struct smc_spin spin;
+	bool found;
+
+	if (!smc_spin_begin(&spin, &s->end->tx_spin, s->channel->peer_cpu(s->channel), UINT64_MAX))
+		return false;
+	do
+		found = has_room(s);
+	while (!found && smc_spin_on(&spin));
+	smc_spin_end(&spin, found);
+	return found;
 }
 
 /* Waits until a FAST writer has room or must look again. */
@@ -232,7 +248,7 @@ static int wait_room(struct smc_stream *s, uint64_t deadline)
 {
 	struct smc_waiter *w = s->channel->tx_wait;
 
-	if (smc_spin(&s->end->tx_spin, s->channel->peer_cpu(s->channel), has_room, s))
+	if (spin_for_room(s))
 		return 0;
 	uint32_t seq = atomic_load(&w->seq);
 	atomic_fetch_or(&w->flags, SMC_WAIT_FUTEX);

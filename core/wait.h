@@ -9,25 +9,56 @@
 #include <stdint.h>
 
 /*
- * Spin, then sleep. Sleeping costs the waker a system call and the sleeper a wake-up (2 us on one CPU, 20 us
- * across); spinning costs a CPU that somebody else may need. A score per place of waiting remembers whether
- * spinning has been paying off: it goes up slowly with each spin that ended in success, down fast with each
- * that was in vain, and at the bottom one wait in SMC_SPIN_PROBE tries again. Nobody spins when the peer was
- * last seen on this very CPU.
+ * Look again for a while, then sleep. Sleeping costs the waker a system call and the sleeper a wake-up (2 us on
+ * one CPU, 20 us across). Before that there are two ways of looking again, chosen by where the peer was last seen:
+ *
+ *   spin   on another CPU than ours: looks in a loop. Costs a CPU that somebody else may need.
+ *   yield  on our CPU, where a loop would only keep the peer from running: gives the CPU away a few times. When the
+ *	    peer runs next and answers, neither end needs to be woken: one system call a turn instead of two.
+ *
+ * Each way has a score per place of waiting that remembers whether it has been paying off: it goes up slowly with
+ * each success, down fast with each failure, and at the bottom one wait in SMC_SPIN_PROBE tries again. A spin
+ * that loses its CPU counts heavily: no core is idle. A yield that comes back late gave a time slice to somebody
+ * who is not the peer, worth a thousand wake-ups: yielding rests then, each time twice as long.
  */
 enum { SMC_SPIN_TOP = 16, SMC_SPIN_START = 8, SMC_SPIN_LOSS = 2, SMC_SPIN_PROBE = 64 };
 
-/* Spins for up to the budget until `ready(context)`; true if it was. `score` is the memory of this place (0 =
- * new), `peer_cpu` where the other end was last seen (~0u unknown). */
-bool smc_spin(_Atomic uint32_t *score, unsigned peer_cpu, bool (*ready)(void *context), void *context);
+/* The memory of a place of waiting; zeroed memory is a new one. Hints only: races cost a bad guess. */
+struct smc_spin_place {
+	_Atomic uint32_t score[2]; /* of spinning, of yielding */
+	_Atomic uint32_t rest_ms;  /* how long yielding rested last */
+	_Atomic uint32_t yields;   /* good ones since */
+	_Atomic uint64_t rest_end; /* no yielding before, CLOCK_MONOTONIC in ns */
+};
 
-/* Would smc_spin spin at all? Decides without spinning, and counts as a try. */
-bool smc_spin_worth(_Atomic uint32_t *score, unsigned peer_cpu);
-/* The result of a spin that the caller did itself. `preempted`: the loop lost its CPU, nobody else is idle. */
-void smc_spin_result(_Atomic uint32_t *score, bool won, bool preempted);
+/* One wait:
+ *
+ *	if (smc_spin_begin(&spin, place, peer_cpu, limit_ns)) {
+ *		do
+ *			found = look();
+ *		while (!found && smc_spin_on(&spin));
+ *		smc_spin_end(&spin, found);
+ *	}
+ */
+struct smc_spin {
+	struct smc_spin_place *place;
+	bool yields;
+	bool lost_cpu; /* it did not run for a while, or got the CPU back late */
+	unsigned looks;
+	uint64_t start, last, budget;
+};
 
-/* How long to spin at most, in nanoseconds; 0 = never. */
-uint64_t smc_spin_budget_ns(void);
+/* Is looking again worth it here? `peer_cpu`: where the other end was last seen (~0u unknown). The time is at most
+ * `limit_ns`, and SMC_SPIN_US. */
+bool smc_spin_begin(struct smc_spin *spin, struct smc_spin_place *place, unsigned peer_cpu,
+		    uint64_t limit_ns);
+/* After a look that found nothing: pauses. False: time is up. */
+bool smc_spin_on(struct smc_spin *spin);
+/* The last look found something, or not. */
+void smc_spin_end(struct smc_spin *spin, bool found);
+
+/* After begin: a spin (not a yield) first waits for `ns` without looking, for things to come together. */
+void smc_spin_pause(const struct smc_spin *spin, uint64_t ns);
 
 extern struct smc_stats_totals *smc_wait_totals; /* may be NULL */
 

@@ -8,11 +8,15 @@
 
 /* While the ready list delivers, the kernel is asked after so long, or so many calls; the long time is for sets
  * where it had nothing to tell the last ASK_IN_VAIN times. */
-enum { ASK_NS = 2000, ASK_NS_LONG = 20000, ASK_IN_VAIN = 64, ASK_CALLS = 16, ASK_NS_SPINNING = 5000 };
+enum {
+	ASK_NS = 2000,
+	ASK_NS_LONG = 20000,
+	ASK_IN_VAIN = 64,
+	ASK_CALLS = 16,
+	ASK_NS_SPINNING = 5000
+};
 /* How often at once, when the library's own entries take the place of the application's in the answer. */
 enum { ASK_AGAIN = 16 };
-/* A pause between two looks that is longer means that the thread did not run (as in core/wait.c). */
-enum { PREEMPTED_NS = 30000 };
 
 /* ---- the kernel's side ---- */
 
@@ -54,7 +58,8 @@ int epset_translate(struct epset *set, struct epoll_event *events, int n, bool *
 			epset_show_level(reg->set);
 		} else { /* EPOLLONESHOT before attaching: the kernel's word is final */
 			reg->disarmed = (reg->events & EPOLLONESHOT) != 0;
-			events[kept++] = (struct epoll_event){ .events = events[i].events, .data.u64 = reg->data };
+			events[kept++] = (struct epoll_event){ .events = events[i].events,
+							       .data.u64 = reg->data };
 		}
 		smc_unlock(&reg->set->lock);
 	}
@@ -82,7 +87,8 @@ static int ask_kernel(struct epoll_call *k, int have, bool *tags)
 			break;
 	}
 	uint32_t in_vain = atomic_load_explicit(&set->in_vain, memory_order_relaxed);
-	atomic_store_explicit(&set->in_vain, kept ? 0 : in_vain + (in_vain < ASK_IN_VAIN), memory_order_relaxed);
+	atomic_store_explicit(&set->in_vain, kept ? 0 : in_vain + (in_vain < ASK_IN_VAIN),
+			      memory_order_relaxed);
 	return kept || r >= 0 ? kept : r;
 }
 
@@ -96,7 +102,8 @@ static bool ask_due(struct epset *set)
 		return true;
 	if (in_vain && skipped % 4) /* spares most of them the clock */
 		return false;
-	return smc_now_ns() - atomic_load_explicit(&set->asked, memory_order_relaxed) >= (in_vain ? ASK_NS_LONG : ASK_NS);
+	return smc_now_ns() - atomic_load_explicit(&set->asked, memory_order_relaxed) >=
+	       (in_vain ? ASK_NS_LONG : ASK_NS);
 }
 
 /* ---- both sides ---- */
@@ -136,45 +143,35 @@ int epoll_gather(struct epoll_call *k)
 	return n + r;
 }
 
-static int spin_once(struct epoll_call *k, uint64_t now)
+static int spin_look(struct epoll_call *k, uint64_t now)
 {
 	struct epset *set = k->set;
 	bool tags = false;
 	int n;
 
-	for (int i = 0; i < 8; i++) {
-		if (link_attention())
-			link_harvest();
-		if ((n = epset_collect(set, k->events, k->max, LOOK_SPIN)))
-			return n;
-		smc_cpu_relax();
-	}
-	if (now - atomic_load_explicit(&set->asked, memory_order_relaxed) < ASK_NS_SPINNING)
+	if (link_attention())
+		link_harvest();
+	if ((n = epset_collect(set, k->events, k->max, LOOK_SPIN)))
+		return n;
+	/* `now` may be behind */
+	if ((int64_t)(now - atomic_load_explicit(&set->asked, memory_order_relaxed)) <
+	    ASK_NS_SPINNING)
 		return 0;
 	if (set->ninner)
 		epset_settle_inner(set, EPSET_NEST_DEPTH);
-	return ask_kernel(k, 0, &tags); /* tags listed: the next round looks */
+	return ask_kernel(k, 0, &tags); /* tags listed: the next look finds them */
 }
 
 int epoll_spin(struct epoll_call *k)
 {
-	struct epset *set = k->set;
-	uint64_t left = until_left_ns(k->until), budget = smc_spin_budget_ns();
-	uint64_t start, now, last;
-	bool preempted = false;
+	struct smc_spin spin;
 	int n;
 
-	if (!smc_spin_worth(&set->spin, set->peer_cpu))
+	if (!smc_spin_begin(&spin, &k->set->spin, k->set->peer_cpu, until_left_ns(k->until)))
 		return 0;
-	start = last = now = smc_now_ns();
-	if (budget > left)
-		budget = left;
-	do {
-		n = spin_once(k, now);
-		now = smc_now_ns();
-		preempted = now - last > PREEMPTED_NS;
-		last = now;
-	} while (!n && now - start < budget && !preempted);
-	smc_spin_result(&set->spin, n > 0, preempted && n <= 0);
+	do
+		n = spin_look(k, spin.last);
+	while (!n && smc_spin_on(&spin));
+	smc_spin_end(&spin, n > 0);
 	return n;
 }

@@ -140,7 +140,7 @@ struct epset {
 	_Atomic uint32_t skipped; /* calls since */
 	_Atomic uint32_t in_vain; /* times in a row that it had nothing */
 	_Atomic uint32_t turn;	  /* whose turn it is to fill the result first */
-	_Atomic uint32_t spin;	  /* see core/wait.h */
+	struct smc_spin_place spin;
 	_Atomic uint32_t peer_cpu;
 };
 

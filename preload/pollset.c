@@ -28,8 +28,15 @@ struct entry {
 	bool muted; /* says something that select does not count, and would say so for ever */
 };
 
-enum { ON_STACK = 64, SPIN_MOST = 64, ASK_CALLS = 16, ASK_NS = 2000, ASK_NS_LONG = 20000, ASK_IN_VAIN = 64 };
-enum { ASK_NS_SPINNING = 5000, PREEMPTED_NS = 30000 };
+enum {
+	ON_STACK = 64,
+	SPIN_MOST = 64,
+	ASK_CALLS = 16,
+	ASK_NS = 2000,
+	ASK_NS_LONG = 20000,
+	ASK_IN_VAIN = 64
+};
+enum { ASK_NS_SPINNING = 5000 };
 
 struct pollset {
 	struct pollfd *fds; /* the application's */
@@ -45,7 +52,7 @@ struct pollset {
 	bool closed;	/* (select) one of them is not open */
 };
 
-#define READ_EVENTS (POLLIN | POLLRDNORM)
+#define READ_EVENTS  (POLLIN | POLLRDNORM)
 #define WRITE_EVENTS (POLLOUT | POLLWRNORM | POLLWRBAND)
 
 /* Per thread: when the kernel was asked last and how often it had nothing (as in epoll_wait.c), and whether
@@ -53,7 +60,7 @@ struct pollset {
 static __thread struct {
 	uint64_t asked;
 	uint32_t skipped, in_vain;
-	_Atomic uint32_t spin;
+	struct smc_spin_place spin;
 } mine __attribute__((tls_model("initial-exec")));
 
 /* ---- is it ours? ---- */
@@ -68,7 +75,8 @@ static bool concerns(int fd)
 		return epset_special((struct epset *)o);
 	if (o->type == FD_CONN)
 		return epreg_ours((struct conn *)o) ||
-		       atomic_load_explicit(&((struct conn *)o)->state, memory_order_acquire) < CONN_ATTACHED;
+		       atomic_load_explicit(&((struct conn *)o)->state, memory_order_acquire) <
+			       CONN_ATTACHED;
 	return true;
 }
 
@@ -77,7 +85,8 @@ static bool too_many(nfds_t n)
 {
 	struct rlimit limit;
 
-	return n > ON_STACK && raw_call4(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit) >= 0 && n > limit.rlim_cur;
+	return n > ON_STACK && raw_call4(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit) >= 0 &&
+	       n > limit.rlim_cur;
 }
 
 bool pollset_concerns(struct pollfd *fds, nfds_t n)
@@ -255,7 +264,8 @@ static void show_fast(struct pollset *p, bool show)
 	for (nfds_t i = 0; i < p->n; i++) {
 		if (p->entries[i].kind == KIND_FAST) {
 			p->kernel[i].fd = show && !p->entries[i].muted ? p->fds[i].fd : -1;
-			p->kernel[i].events = show ? kernel_events(conn_at(p, i), p->fds[i].events) : 0;
+			p->kernel[i].events =
+				show ? kernel_events(conn_at(p, i), p->fds[i].events) : 0;
 		} else if (p->entries[i].muted) {
 			p->kernel[i].fd = -1;
 		}
@@ -328,27 +338,18 @@ static unsigned peer_cpu(struct pollset *p)
 
 static int spin(struct pollset *p)
 {
-	uint64_t left = until_left_ns(p->until), budget = smc_spin_budget_ns(), start, now, last;
-	bool preempted = false;
-	int found = 0;
+	struct smc_spin spin;
+	int found;
 
-	if (!p->nfast || p->nfast > SPIN_MOST || !smc_spin_worth(&mine.spin, peer_cpu(p)))
+	if (!p->nfast || p->nfast > SPIN_MOST ||
+	    !smc_spin_begin(&spin, &mine.spin, peer_cpu(p), until_left_ns(p->until)))
 		return 0;
-	start = last = smc_now_ns();
-	if (budget > left)
-		budget = left;
 	do {
-		for (int i = 0; i < 8 && !found; i++) {
-			found = look_at_fast(p, false);
-			smc_cpu_relax();
-		}
-		now = smc_now_ns();
-		if (!found && p->nkernel && now - mine.asked >= ASK_NS_SPINNING)
+		found = look_at_fast(p, false);
+		if (!found && p->nkernel && (int64_t)(spin.last - mine.asked) >= ASK_NS_SPINNING)
 			found = ask_kernel(p, false);
-		preempted = now - last > PREEMPTED_NS;
-		last = now;
-	} while (!found && now - start < budget && !preempted);
-	smc_spin_result(&mine.spin, found > 0, preempted && found <= 0);
+	} while (!found && smc_spin_on(&spin));
+	smc_spin_end(&spin, found > 0);
 	return found;
 }
 
@@ -384,7 +385,9 @@ static int wait_for_events(struct pollset *p)
 	/* all the kernel's, but nobody may switch a counted one over meanwhile */
 	if (!p->nfast && !p->nsets) {
 		struct timespec space;
-		return real.ppoll(p->kernel, p->n, until_timeout(p->until, &space), p->mask) < 0 ? -1 : take_results(p, false);
+		return real.ppoll(p->kernel, p->n, until_timeout(p->until, &space), p->mask) < 0
+			       ? -1
+			       : take_results(p, false);
 	}
 	for (;;) {
 		if ((found = look(p)) || until_over(p->until))
@@ -400,7 +403,9 @@ int pollset_wait(struct pollfd *fds, nfds_t n, until_t until, const sigset_t *ma
 {
 	struct pollfd kernel[ON_STACK + 1];
 	struct entry entries[ON_STACK];
-	__attribute__((cleanup(tear_down))) struct pollset p = { .fds = fds, .n = n, .select = select, .until = until, .mask = mask };
+	__attribute__((cleanup(tear_down))) struct pollset p = {
+		.fds = fds, .n = n, .select = select, .until = until, .mask = mask
+	};
 	int saved = errno;
 
 	if (!set_up(&p, kernel, entries)) {
