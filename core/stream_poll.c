@@ -92,6 +92,19 @@ short smc_stream_poll(struct smc_stream *s, short events, bool arm)
 	return again ? (short)(look(s) & mask) : bits;
 }
 
+/* Bytes before `opened`, where the channel begins, that are not read yet. */
+static uint64_t tcp_before(const struct smc_stream *s, uint64_t opened)
+{
+	switch (rx_mode(s)) {
+	case SMC_RX_TCP:
+		return opened - s->end->tcp_read;
+	case SMC_RX_DRAIN:
+		return s->end->tcp_left;
+	default:
+		return 0;
+	}
+}
+
 long smc_stream_unread(struct smc_stream *s)
 {
 	struct iovec bytes[2];
@@ -102,8 +115,10 @@ long smc_stream_unread(struct smc_stream *s)
 	smc_sys.ioctl(s->fd, SIOCINQ, &queued);
 	if (rx_mode(s) == SMC_RX_BACK)
 		return queued;
-	/* all of TCP is before the channel's first byte, as long as the channel was not frozen */
 	if (s->channel->ops->rx_opened(s->channel, &opened) && s->channel->ops->rx_peek(s->channel, true, bytes, &n) != SMC_RX_OPEN)
+		n = 0; /* frozen: they come over TCP */
+	/* those of the channel are behind all of TCP's, some of which may still be on their way */
+	if (n && (uint64_t)queued < tcp_before(s, opened))
 		n = 0;
 	return queued + (long)n;
 }

@@ -73,19 +73,25 @@ static bool peer_is_dead(struct call *k)
 }
 
 /* The writer froze, and is writing to TCP what was there to be read a moment ago (and may have been peeked at, or
- * told of by poll): it is given that moment, so that bytes once seen do not vanish. */
+ * told of by poll): it is given that moment, so that bytes once seen do not vanish. A writer that is stopped, or
+ * is starved of CPU for longer, would make every call wait: there is an end to it. */
+enum { RESENT_NS = 1000 * 1000 * 1000 };
+
 static void await_resent(struct smc_stream *s, size_t bytes)
 {
-	uint64_t deadline = smc_now_ns() + 100 * 1000 * 1000;
+	uint64_t now = smc_now_ns(), deadline = now + RESENT_NS;
 	int queued = 0;
 
-	if (!bytes)
-		return;
-	do {
+	for (; bytes && now < deadline; now = smc_now_ns()) {
+		struct pollfd p = { .fd = s->fd, .events = POLLIN };
 		if (smc_sys.ioctl(s->fd, SIOCINQ, &queued) < 0 || (size_t)queued >= bytes)
 			return;
-		smc_sys.poll(NULL, 0, queued ? 1 : 0);
-	} while (smc_now_ns() < deadline);
+		/* some are there: nothing wakes a poll for the rest */
+		if (queued)
+			smc_sys.poll(NULL, 0, 1);
+		else if (smc_sys.poll(&p, 1, (int)((deadline - now) / 1000000)) > 0 && (p.revents & (POLLHUP | POLLERR)))
+			return;
+	}
 }
 
 static size_t take_fast(struct call *k)

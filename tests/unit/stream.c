@@ -209,3 +209,26 @@ Test(stream, unread_and_unsent_count_both_carriers)
 	put(0, half);
 	cr_assert_eq(smc_stream_unsent(&p.end[0]), 2099 + 5 - 2048);
 }
+
+/* What FIONREAD promises, a read must give. */
+Test(stream, unread_leaves_out_the_channel_while_tcp_bytes_are_on_their_way)
+{
+	struct smc_channel *ch = &p.channel[0].base;
+	struct iovec room[2];
+
+	pair_attach(&p, 1);
+	cr_assert_eq(write(p.end[0].fd, "tcp", 3), 3);
+	cr_assert(ch->ops->tx_open(ch, 10)); /* 7 more are in the sender's queue */
+	ch->ops->tx_reserve(ch, room);
+	memcpy(room[0].iov_base, "ring!", 5);
+	ch->ops->tx_commit(ch, 5);
+	cr_assert_eq(smc_stream_unread(&p.end[1]), 3);
+	cr_assert_str_eq(get(1, 2, 0), "tc");
+	cr_assert_eq(smc_stream_unread(&p.end[1]), 1);
+	cr_assert_str_eq(get(1, 2, 0), "p");
+	cr_assert_eq(smc_stream_unread(&p.end[1]), 0);
+	cr_assert_str_eq(get(1, 100, 0), "EAGAIN");
+	cr_assert_eq(write(p.end[0].fd, " later ", 7), 7);
+	cr_assert_eq(smc_stream_unread(&p.end[1]), 12);
+	cr_assert_str_eq(get(1, 100, 0), " later ring!");
+}
