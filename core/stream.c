@@ -147,18 +147,20 @@ int smc_stream_attach(struct smc_stream *s, struct smc_channel *channel)
 void smc_stream_promise(struct smc_stream *s)
 {
 	struct smc_end *end = s->end;
+	struct smc_guard guard;
 	uint64_t offset;
 
 	if (!__atomic_load_n(&s->channel, __ATOMIC_SEQ_CST) || atomic_load_explicit(&end->rx_promised, relaxed) ||
 	    atomic_load(&s->rx_calls))
 		return;
-	smc_lock(&end->rx_lock);
+	if (!smc_enter(&end->rx_lock, &guard))
+		return;
 	if (!end->rx_promised && rx_mode(s) == SMC_RX_TCP && !smc_stream_tcp_read(s->fd, &offset)) {
 		end->tcp_read = offset;
 		atomic_store_explicit(&end->rx_promised, 1, relaxed);
 		s->channel->ops->rx_ready(s->channel);
 	}
-	smc_unlock(&end->rx_lock);
+	smc_leave(&end->rx_lock, &guard);
 }
 
 /* ---- waiting ---- */
@@ -271,9 +273,12 @@ void smc_stream_tx_died(struct smc_stream *s)
 
 void smc_stream_mourn(struct smc_stream *s)
 {
-	smc_lock(&s->end->tx_lock);
+	struct smc_guard guard;
+
+	if (!smc_enter(&s->end->tx_lock, &guard))
+		return;
 	smc_stream_tx_died(s);
-	smc_unlock(&s->end->tx_lock);
+	smc_leave(&s->end->tx_lock, &guard);
 	smc_stream_set_rx(s, SMC_RX_BACK);
 	smc_stream_set_reason(s, SMC_REASON_PEER_LEFT);
 }
@@ -300,16 +305,16 @@ bool smc_stream_resend(struct smc_stream *s)
 
 bool smc_stream_progress(struct smc_stream *s)
 {
+	struct smc_guard guard;
 	bool more = false;
 
-	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE))
+	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE) || !smc_enter(&s->end->tx_lock, &guard))
 		return false;
-	smc_lock(&s->end->tx_lock);
 	if (tx_mode(s) == SMC_TX_FAST && s->channel->ops->tx_flags(s->channel) & SMC_PEER_FROZEN)
 		smc_stream_tx_down(s, SMC_REASON_PEER_LEFT);
 	if (tx_mode(s) == SMC_TX_RESEND && !atomic_load(&s->end->reset_due))
 		more = !smc_stream_resend(s);
-	smc_unlock(&s->end->tx_lock);
+	smc_leave(&s->end->tx_lock, &guard);
 	return more;
 }
 
@@ -320,10 +325,16 @@ void smc_stream_tx_down(struct smc_stream *s, enum smc_reason reason)
 	smc_stream_set_reason(s, reason);
 }
 
-/* With the tx lock, which it lets go of while it waits: the writer is BACK, with everything the peer has not
- * taken in the hands of the kernel. */
-static void tx_hand_back(struct smc_stream *s, enum smc_reason reason)
+/* The writer is BACK, with everything the peer has not taken in the hands of the kernel. `dead`: the peer may
+ * be gone, then there is nothing to hand back. */
+static void tx_hand_back(struct smc_stream *s, enum smc_reason reason, bool dead)
 {
+	struct smc_guard guard;
+
+	if (!smc_enter(&s->end->tx_lock, &guard))
+		return;
+	if (dead && smc_stream_peer_gone(s))
+		smc_stream_set_tx(s, SMC_TX_BACK);
 	if (tx_mode(s) == SMC_TX_TCP) {
 		/* frozen before it was opened: it can't be opened any more */
 		s->channel->ops->tx_freeze(s->channel);
@@ -337,52 +348,56 @@ static void tx_hand_back(struct smc_stream *s, enum smc_reason reason)
 		smc_stream_tx_down(s, reason);
 	}
 	while (tx_mode(s) == SMC_TX_RESEND && !smc_stream_resend(s)) {
-		smc_unlock(&s->end->tx_lock);
+		smc_leave(&s->end->tx_lock, &guard);
 		smc_stream_sleep_tcp(s->fd, POLLOUT, 0);
-		smc_lock(&s->end->tx_lock);
+		if (!smc_enter(&s->end->tx_lock, &guard))
+			return;
 	}
+	smc_leave(&s->end->tx_lock, &guard);
 }
 
 static void rx_hand_back(struct smc_stream *s, enum smc_reason reason)
 {
-	if (rx_mode(s) == SMC_RX_BACK)
+	struct smc_guard guard;
+
+	if (!smc_enter(&s->end->rx_lock, &guard))
 		return;
-	/* Bytes before the channel's come from TCP still, and those not taken from the channel after them. */
-	s->channel->ops->rx_freeze(s->channel);
-	smc_stream_set_rx(s, SMC_RX_BACK);
-	smc_stream_set_reason(s, reason);
-	if (s->tell_frozen)
-		s->tell_frozen(s);
+	if (rx_mode(s) != SMC_RX_BACK) {
+		/* Bytes before the channel's come from TCP still, and those not taken from the channel after them. */
+		s->channel->ops->rx_freeze(s->channel);
+		smc_stream_set_rx(s, SMC_RX_BACK);
+		smc_stream_set_reason(s, reason);
+		if (s->tell_frozen)
+			s->tell_frozen(s);
+	}
+	smc_leave(&s->end->rx_lock, &guard);
 }
 
 void smc_stream_hand_back(struct smc_stream *s, enum smc_reason reason)
 {
-	struct smc_end *end = s->end;
-
 	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE))
 		return;
-	smc_lock(&end->rx_lock);
 	rx_hand_back(s, reason);
-	smc_unlock(&end->rx_lock);
-	smc_lock(&end->tx_lock);
-	tx_hand_back(s, reason);
-	smc_unlock(&end->tx_lock);
+	tx_hand_back(s, reason, false);
 	smc_stream_tcp_event(s);
 }
 
 void smc_stream_peer_process_gone(struct smc_stream *s, uint64_t deadline)
 {
+	struct smc_guard guard;
+
 	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE))
 		return;
 	/* A process that ends closes its descriptors in any order: the FIN may be a moment behind. */
 	while (!smc_stream_fin(s) && smc_now_ns() < deadline)
 		smc_stream_sleep_tcp(s->fd, POLLRDHUP, deadline);
-	smc_lock(&s->end->tx_lock);
+	if (!smc_enter(&s->end->tx_lock, &guard))
+		return;
 	if (tx_mode(s) == SMC_TX_FAST && smc_stream_peer_gone(s))
 		smc_stream_tx_died(s);
 	else if (tx_mode(s) == SMC_TX_FAST)
 		smc_stream_tx_down(s, SMC_REASON_PEER_LEFT);
-	smc_unlock(&s->end->tx_lock);
+	smc_leave(&s->end->tx_lock, &guard);
 	smc_stream_tcp_event(s);
 }
 
@@ -390,11 +405,8 @@ void smc_stream_shutdown(struct smc_stream *s, int how)
 {
 	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE))
 		return;
-	if (how != SHUT_RD) {
-		smc_lock(&s->end->tx_lock);
-		tx_hand_back(s, SMC_REASON_SHUTDOWN);
-		smc_unlock(&s->end->tx_lock);
-	}
+	if (how != SHUT_RD)
+		tx_hand_back(s, SMC_REASON_SHUTDOWN, false);
 	if (how != SHUT_WR)
 		atomic_store(&s->end->rx_shut, 1);
 }
@@ -402,22 +414,20 @@ void smc_stream_shutdown(struct smc_stream *s, int how)
 void smc_stream_close(struct smc_stream *s)
 {
 	struct smc_channel *c = s->channel;
+	struct smc_guard guard;
 	struct iovec bytes[2];
 	size_t sum = 0;
 
 	if (!c)
 		return;
-	smc_lock(&s->end->tx_lock);
-	if (smc_stream_peer_gone(s))
-		smc_stream_set_tx(s, SMC_TX_BACK);
-	tx_hand_back(s, SMC_REASON_SHUTDOWN);
-	smc_unlock(&s->end->tx_lock);
-	smc_lock(&s->end->rx_lock);
+	tx_hand_back(s, SMC_REASON_SHUTDOWN, true);
+	bool inside = !smc_enter(&s->end->rx_lock, &guard);
 	if (rx_mode(s) == SMC_RX_FAST && c->ops->rx_peek(c, true, bytes, &sum) == SMC_RX_OPEN && sum) {
 		/* TCP answers a close with unread bytes by a reset: let the kernel do so */
 		struct linger hard = { .l_onoff = 1, .l_linger = 0 };
 		smc_sys.setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
 	}
-	smc_unlock(&s->end->rx_lock);
+	if (!inside)
+		smc_leave(&s->end->rx_lock, &guard);
 	c->ops->rx_close(c);
 }

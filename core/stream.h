@@ -49,12 +49,12 @@ struct smc_end {
 	_Atomic uint32_t reset_due; /* it died with bytes of ours unread: TCP would have said ECONNRESET, once */
 	_Atomic uint32_t rx_shut; /* shutdown(SHUT_RD): end-of-file once what is there was read */
 
-	_Alignas(64) struct smc_lock tx_lock;
+	_Alignas(64) struct smc_guarded_lock tx_lock;
 	_Atomic uint32_t tx_mode;
 	uint64_t resend_at; /* RESEND: next byte to write to TCP */
 	struct smc_spin_place tx_spin; /* waiting for space */
 
-	_Alignas(64) struct smc_lock rx_lock;
+	_Alignas(64) struct smc_guarded_lock rx_lock;
 	_Atomic uint32_t rx_mode;
 	_Atomic uint32_t rx_promised; /* tcp_read is valid and the channel's rx_ready was called */
 	_Atomic uint64_t tcp_read; /* TCP, once promised: bytes read from TCP so far */
@@ -103,7 +103,9 @@ int smc_stream_attach(struct smc_stream *s, struct smc_channel *channel);
 void smc_stream_promise(struct smc_stream *s);
 
 /* As sendmsg and recvmsg on the socket, all flags, blocking or not: >= 0, or -errno (never errno itself).
- * SIGPIPE is raised as the kernel would. */
+ * SIGPIPE is raised as the kernel would. In a signal handler that interrupted this thread while it copied bytes of the
+ * same direction: -EAGAIN. What a handler cannot do for that reason in the other functions here is left undone:
+ * the peer then learns of the end of the connection as from a process that died. */
 ssize_t smc_stream_send(struct smc_stream *s, const struct msghdr *msg, int flags);
 ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags);
 

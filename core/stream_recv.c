@@ -313,6 +313,7 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 {
 	struct smc_end *end = s->end;
 	struct call k = { .s = s };
+	struct smc_guard guard;
 	size_t got = 0, wanted;
 	uint64_t deadline = 0;
 	int r;
@@ -337,7 +338,8 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 	for (;;) {
 		if (rx_mode(s) == SMC_RX_BACK)
 			return finish_in_kernel(&k, msg, flags, k.peek ? 0 : got);
-		smc_lock(&end->rx_lock);
+		if (!smc_enter(&end->rx_lock, &guard))
+			return -EAGAIN;
 		if (k.peek) {
 			k.c = start;
 			got = 0;
@@ -349,7 +351,7 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 				break;
 			/* the kernel ends a read for reasons of its own (urgent data): one call to it, one answer */
 		} while (k.c.left && (got < target || rx_mode(s) == SMC_RX_FAST));
-		smc_unlock(&end->rx_lock);
+		smc_leave(&end->rx_lock, &guard);
 		r = 0;
 		if (got && !k.peek && k.c.left && rx_mode(s) == SMC_RX_BACK)
 			continue; /* came down in the middle: what follows is there, in TCP */

@@ -281,6 +281,7 @@ static int wait_tx(struct smc_stream *s, uint64_t deadline)
 ssize_t smc_stream_send(struct smc_stream *s, const struct msghdr *msg, int flags)
 {
 	struct smc_end *end = s->end;
+	struct smc_guard guard;
 	struct cursor c;
 	ssize_t n, total = 0;
 	int r;
@@ -299,13 +300,14 @@ ssize_t smc_stream_send(struct smc_stream *s, const struct msghdr *msg, int flag
 		return smc_sys.sendmsg(s->fd, msg, flags); /* nothing to move: errors, or 0 */
 
 	for (;;) {
-		smc_lock(&end->tx_lock);
+		if (!smc_enter(&end->tx_lock, &guard))
+			return total ? total : -EAGAIN;
 		while ((n = step(s, &c, flags, total > 0)) >= 0) {
 			total += n;
 			if (!c.left)
 				break;
 		}
-		smc_unlock(&end->tx_lock);
+		smc_leave(&end->tx_lock, &guard);
 		if (n >= 0 || n != -EAGAIN)
 			break;
 		if (!wait && room_after_asking(s))

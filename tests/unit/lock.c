@@ -4,6 +4,8 @@
 #include "preload/raw.h"
 
 #include <criterion/criterion.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -63,6 +65,70 @@ Test(lock, is_taken_over_from_the_dead)
 	smc_lock(&s->lock);
 	smc_unlock(&s->lock);
 	cr_assert_eq(s->lock.word, 0);
+}
+
+static struct smc_guarded_lock guarded;
+static volatile sig_atomic_t got_in;
+
+static void come_for_it(int signo)
+{
+	struct smc_guard guard;
+
+	(void)signo;
+	got_in = smc_enter(&guarded, &guard);
+}
+
+static void check_handler(int flags)
+{
+	struct sigaction act = { .sa_handler = come_for_it, .sa_flags = flags };
+	struct smc_guard guard;
+
+	cr_assert(!sigaction(SIGUSR1, &act, NULL));
+	got_in = 2;
+	cr_assert(smc_enter(&guarded, &guard));
+	raise(SIGUSR1);
+	cr_assert_eq(got_in, 0);
+	smc_leave(&guarded, &guard);
+	raise(SIGUSR1);
+	cr_assert_eq(got_in, 1);
+}
+
+Test(lock, a_handler_is_told_that_its_own_thread_is_inside)
+{
+	check_handler(0);
+}
+
+Test(lock, a_handler_with_a_stack_of_its_own_is_told_too)
+{
+	static char space[64 * 1024];
+	stack_t stack = { .ss_sp = space, .ss_size = sizeof(space) };
+
+	cr_assert(!sigaltstack(&stack, NULL));
+	check_handler(SA_ONSTACK);
+}
+
+static jmp_buf out;
+
+/* Deep enough for what the test calls afterwards to lie above it. */
+static __attribute__((noinline)) void leave_by_longjmp(void)
+{
+	volatile char depth[4096];
+	struct smc_guard guard;
+
+	depth[0] = depth[4095] = 0;
+	cr_assert(smc_enter(&guarded, &guard));
+	longjmp(out, 1);
+}
+
+Test(lock, one_that_longjmp_left_is_got_again)
+{
+	struct smc_guard guard;
+
+	if (!setjmp(out))
+		leave_by_longjmp();
+	cr_assert(smc_enter(&guarded, &guard));
+	smc_leave(&guarded, &guard);
+	cr_assert_eq(guarded.lock.word, 0);
 }
 
 Test(arena, objects_are_zeroed_distinct_and_come_back)
