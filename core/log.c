@@ -35,9 +35,10 @@ void smc_log_write(const char *format, ...)
 	if (n > (int)sizeof(line) - 2)
 		n = (int)sizeof(line) - 2;
 	line[n++] = '\n';
-	/* the descriptor may be a pipe in blocking mode that others share: ask before writing */
+	/* The descriptor may be in blocking mode: ask before writing. An error beside POLLOUT is a pipe that nobody
+	 * reads any more: writing would bring the application a SIGPIPE. */
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
-	if (smc_sys.poll(&p, 1, 0) <= 0 || !(p.revents & POLLOUT) || smc_sys.write(fd, line, (size_t)n) != n)
+	if (smc_sys.poll(&p, 1, 0) <= 0 || p.revents != POLLOUT || smc_sys.write(fd, line, (size_t)n) != n)
 		if (log_dropped)
 			atomic_fetch_add_explicit(log_dropped, 1, memory_order_relaxed);
 }

@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 static struct smc_lock starting;
 static _Atomic int started, stats_started;
@@ -47,6 +48,17 @@ static void bad_setting(const char *name, const char *value)
 	smc_log(1, "setting name=%s value=%.64s ignored", name, value);
 }
 
+/* A pipe is opened anew, without blocking: others write to it too, and may fill it after we found room. */
+static int standard_error(void)
+{
+	struct stat st;
+	int fd = -1;
+
+	if (!raw_call3(SYS_fstat, 2, &st, 0) && S_ISFIFO(st.st_mode))
+		fd = (int)raw_call4(SYS_openat, AT_FDCWD, "/proc/self/fd/2", O_WRONLY | O_CLOEXEC | O_NONBLOCK, 0);
+	return fd >= 0 ? fd : (int)raw_call3(SYS_fcntl, 2, F_DUPFD_CLOEXEC, 3);
+}
+
 static void open_log(void)
 {
 	int fd;
@@ -65,7 +77,7 @@ static void open_log(void)
 		fd = (int)raw_call4(SYS_openat, AT_FDCWD, smc_config.debug_file,
 				    O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
 	else
-		fd = (int)raw_call3(SYS_fcntl, 2, F_DUPFD_CLOEXEC, 3);
+		fd = standard_error();
 	if (fd < 0 || (fd = fdtable_make_internal(fd)) < 0)
 		return;
 	smc_log_open(fd, &smc_stats_totals()->log_dropped);
