@@ -44,6 +44,21 @@ void addr_of_socket(int fd, struct smc_stats_addr *local, struct smc_stats_addr 
 		addr_from_sockaddr(remote, (struct sockaddr *)&sa, len);
 }
 
+/* Connection tracking knows what the client asked for. Where there is none, nothing can be redirected. */
+enum { ORIGINAL_DST = 80 /* SO_ORIGINAL_DST, IP6T_SO_ORIGINAL_DST */ };
+
+bool addr_redirected(int fd, const struct smc_stats_addr *local)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = local->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+	struct smc_stats_addr asked;
+
+	if (raw_call5(SYS_getsockopt, fd, local->family == AF_INET ? IPPROTO_IP : IPPROTO_IPV6, ORIGINAL_DST, &sa, &len))
+		return false;
+	addr_from_sockaddr(&asked, (struct sockaddr *)&sa, len);
+	return asked.family != local->family || asked.port != local->port || memcmp(asked.ip, local->ip, sizeof(asked.ip));
+}
+
 void addr_text(const struct smc_stats_addr *a, char text[SMC_ADDR_TEXT])
 {
 	char ip[INET6_ADDRSTRLEN];

@@ -14,6 +14,9 @@
 void addr_from_sockaddr(struct smc_stats_addr *a, const struct sockaddr *sa, socklen_t len);
 /* getsockname and getpeername; family 0 where that fails. */
 void addr_of_socket(int fd, struct smc_stats_addr *local, struct smc_stats_addr *remote);
+/* Was the connection that `fd` accepted at `local` made to another address, and brought here by NAT (REDIRECT,
+ * DNAT)? Then the socket that names `local` as its peer, if there is one, is the end of another connection. */
+bool addr_redirected(int fd, const struct smc_stats_addr *local);
 void addr_text(const struct smc_stats_addr *a, char text[SMC_ADDR_TEXT]);
 /* Can the two ends be on one host? Both the same address, or the remote one a loopback address; not one
  * socket connected to itself. The kernel has the last word later. */

@@ -36,6 +36,9 @@ static enum smc_reason may_attach(struct conn *c, uint64_t cookie)
 		return (enum smc_reason)c->stream.end->foreign;
 	if (c->stream.end->holders != 1)
 		return SMC_REASON_SHARED;
+	conn_fill_addresses(c);
+	if (!c->stream.connector && addr_redirected(c->stream.fd, &c->local))
+		return SMC_REASON_NOT_LOCAL;
 	return SMC_REASON_NONE;
 }
 

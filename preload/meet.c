@@ -490,9 +490,12 @@ static enum smc_reason ask_kernel(struct task *t)
 
 	smc_lock(&t->c->lock);
 	int r = t->c->nfds ? smc_sys.getsockopt(t->c->stream.fd, SOL_SOCKET, SO_COOKIE, &t->cookie, &len) : -EBADF;
+	bool redirected = !r && !t->connector && addr_redirected(t->c->stream.fd, &t->server);
 	smc_unlock(&t->c->lock);
 	if (r)
 		return SMC_REASON_NOT_TCP;
+	if (redirected)
+		return SMC_REASON_NOT_LOCAL;
 	r = diag_find(t->connector ? &t->server : &t->client, t->connector ? &t->client : &t->server, &peer);
 	if (r == -ENOENT)
 		return SMC_REASON_NOT_LOCAL;
