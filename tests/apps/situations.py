@@ -164,6 +164,66 @@ def silent(*command):
     return run
 
 
+def log_to_pipe(kind):
+    """The debug log goes to a standard error that nobody reads, or that nobody can read any more."""
+
+    def run():
+        reader, writer = os.pipe()
+        if kind == "gone":
+            os.close(reader)
+        else:
+            os.set_blocking(writer, False)
+            try:
+                while os.write(writer, b"x" * 4096):
+                    pass
+            except BlockingIOError:
+                os.set_blocking(writer, True)
+        plain = play("plain", [args.talk])
+        world = World("accelerated", args.lib)
+        try:
+            del world.env["SMC_DEBUG_FILE"]
+            world.env["SMC_DEBUG"] = "2"
+            child = subprocess.Popen(
+                [args.talk], env=world.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=writer,
+                text=True, start_new_session=True,
+            )
+            world.children.append(child)
+            try:
+                out, _ = child.communicate(timeout=20)
+            except subprocess.TimeoutExpired:
+                raise Failed("waits for its log") from None
+            Outcome(world, child.returncode, "\n".join(sorted(out.splitlines())), "").same(plain, stderr=False)
+        finally:
+            world.close()
+            os.close(writer)
+            if kind != "gone":
+                os.close(reader)
+
+    return run
+
+
+def debugged(setup, *expected):
+    """With `smc_run -d` alone, nothing else set, the reason can be read on standard error."""
+
+    def run():
+        run_by = launcher()
+
+        def setup_all(world, command):
+            for name in ("LD_PRELOAD", "SMC_DEBUG", "SMC_DEBUG_FILE"):
+                world.env.pop(name, None)
+            world.env["SMC_PRELOAD_LIB"] = args.lib
+            return [args.confine, *setup, "--", run_by, "-d", args.talk]
+
+        plain = play("plain", [args.talk], preloaded(args.lib, *setup))
+        fast = play("accelerated", [], setup_all)
+        fast.same(plain, stderr=False)
+        missing = [text for text in expected if text not in fast.err]
+        if missing:
+            raise Failed(f"standard error does not say {missing}:\n{fast.err[-1500:]}")
+
+    return run
+
+
 def settings(**env):
     return lambda: compare([args.talk], env=env)
 
@@ -209,6 +269,12 @@ def launched(program_path, setup_file=None, uid=None):
 def make_setuid(path):
     os.chown(path, 0, 0)
     os.chmod(path, 0o4755)
+
+
+def give_capability(path):
+    need("setcap")
+    if subprocess.run(["setcap", "cap_net_raw+ep", path], capture_output=True, check=False).returncode:
+        raise Skip("the file system has no capabilities")
 
 
 def suid_by_ldso():
@@ -285,6 +351,117 @@ def two_sides(server_options, client_options, shm=False):
         return f"shared memory {fast.shm}, on TCP for reasons {sorted(fast.reasons)}"
 
     return run
+
+
+# --- address translation ---
+
+
+NAT = """
+ip link set lo up && {tables} -t nat -A OUTPUT -p tcp --dport 1000 -j REDIRECT --to-ports 2000 || exit 125
+{preload}
+{server} & server=$!
+n=0; until grep -qi ':07D0 .* 0A ' /proc/net/tcp /proc/net/tcp6 || [ $((n += 1)) -gt 200 ]; do sleep 0.02; done
+{client} || exit
+wait $server
+"""
+
+
+def translated(server, client, script=NAT, tcp=(201,), tables="iptables"):
+    """In a network namespace of its own, what is sent to port 1000 comes to 2000."""
+
+    def setup(world, command):
+        need("unshare", "ip", tables)
+        lib = world.env.pop("LD_PRELOAD", "")
+        text = script.format(
+            tables=tables, preload=f"export LD_PRELOAD={lib}" if lib else "",
+            server=f"{server} 2000", client=f"{client} 1000",
+        )
+        return ["unshare", "-n", "sh", "-c", text]
+
+    return lambda: compare([], setup, tcp=tcp, stderr=False)
+
+
+def crossed(address, tables, listen):
+    """One client number is used twice: to the port that is redirected, and straight to where that leads. For the
+    second the kernel takes another number on the way, so that the addresses of the two sockets that are NOT
+    connected to each other match."""
+    world = World("plain", args.lib)
+    script = world.write("crossed.py", CROSSED)
+
+    def run():
+        try:
+            translated(
+                f"/usr/bin/python3 {script} server {listen}", f"/usr/bin/python3 {script} client {address}",
+                tables=tables,
+            )()
+        finally:
+            world.close()
+
+    return run
+
+
+CROSSED = r"""
+import socket, sys, threading
+side, address, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def new():
+    s = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+def serve(c, n):
+    while data := c.recv(100):
+        c.sendall(b"%d %s" % (n, data))
+if side == "server":
+    s = new()
+    s.bind((address, port))
+    s.listen(5)
+    threads = [threading.Thread(target=serve, args=(s.accept()[0], n)) for n in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+else:
+    ends = []
+    for to in (port, port * 2):
+        s = new()
+        s.bind((address, 5555))
+        s.connect((address, to))
+        s.settimeout(5)
+        ends.append(s)
+    wrong = 0
+    for i in range(2000):
+        for n, s in enumerate(ends):
+            question = b"%05d to %d" % (i, n)
+            s.sendall(question)
+            wrong += s.recv(100) != b"%d %s" % (n, question)
+    print("wrong", wrong)
+"""
+
+# The same without translation, the loopback interface coming up when all runs already.
+LATE = """
+{preload}
+{server} & server=$!
+n=0; until grep -qi ':07D0 .* 0A ' /proc/net/tcp || [ $((n += 1)) -gt 200 ]; do sleep 0.02; done
+{client}; [ $? = 1 ] || exit 125
+ip link set lo up
+{client} || exit
+wait $server
+"""
+
+
+def address_later():
+    """A host that has no address when the server starts."""
+
+    def setup(world, command):
+        need("unshare", "ip")
+        lib = world.env.pop("LD_PRELOAD", "")
+        text = LATE.format(
+            preload=f"export LD_PRELOAD={lib}" if lib else "", server=f"{args.talk} server 2000",
+            client=f"{args.talk} client 2000",
+        )
+        return ["unshare", "-n", "sh", "-c", text]
+
+    compare([], setup, shm=True)
 
 
 # --- malice at the rendezvous ---
@@ -514,9 +691,14 @@ def tests():
     yield "much spinning", settings(SMC_SPIN_US="1000")
     yield "log file impossible", settings(SMC_DEBUG_FILE="/nonexistent/folder/log")
     yield "log file full", settings(SMC_DEBUG_FILE="/dev/full")
+    yield "log to a pipe that is full", log_to_pipe("full")
+    yield "log to a pipe whose reader has gone", log_to_pipe("gone")
+    yield "limit nofile=16, smc_run -d", debugged(["--limit", "nofile=16"], "carrier=tcp reason=500")
+    yield "limit fsize=0, smc_run -d", debugged(["--limit", "fsize=0"], "carrier=tcp reason=204")
     yield "static program, launched", launched(args.talk + "_static")
     yield "32-bit program, launched", launched(args.talk + "_32")
     yield "setuid program, launched", root_only(launched(args.talk, make_setuid, 65534))
+    yield "program with capabilities, launched", root_only(launched(args.talk, give_capability, 65534))
     yield "setuid program, LD_PRELOAD", root_only(suid_by_ldso)
     yield "another user", root_only(confined("--uid", "65534", shm=True))
     yield "no /proc", root_only(lambda: compare([], mounted(NO_PROC)))
@@ -524,14 +706,21 @@ def tests():
     yield "read-only root without /proc and /dev", root_only(lambda: compare([], mounted(READ_ONLY), log=False))
     yield "network namespace without addresses", root_only(confined("--netns"))
     yield "network namespace with loopback", root_only(confined("--netns", "--lo", shm=True))
+    yield "an address that comes later", root_only(address_later)
+    for tables in ("iptables", "iptables-legacy"):
+        yield f"redirected by {tables}", root_only(
+            translated(f"{args.talk} server", f"{args.talk} client", tables=tables))
+    yield "redirected, crossed with a direct connection", root_only(crossed("127.0.0.1", "iptables", "127.0.0.1"))
+    yield "redirected, crossed, IPv6", root_only(crossed("::1", "ip6tables", "::1"))
+    yield "redirected, crossed, v4-mapped server", root_only(crossed("127.0.0.1", "iptables", "::"))
     yield "user namespace", root_only(confined("--userns"))
     yield "pid namespace", root_only(confined("--pidns"))
     yield "server in a pid namespace", root_only(two_sides(["--pidns"], []))
     yield "client in a pid namespace", root_only(two_sides([], ["--pidns"]))
     yield "server in a user namespace", root_only(two_sides(["--userns"], []))
-    yield "server of another user", root_only(two_sides(["--uid", "65534"], []))
-    yield "client of another user", root_only(two_sides([], ["--uid", "65534"]))
-    yield "two other users", root_only(two_sides(["--uid", "65533"], ["--uid", "65534"]))
+    yield "server of another user", root_only(two_sides(["--uid", "65534"], [], shm=True))
+    yield "client of another user", root_only(two_sides([], ["--uid", "65534"], shm=True))
+    yield "two other users", root_only(two_sides(["--uid", "65533"], ["--uid", "65534"], shm=True))
     yield "memfd denied to the server", two_sides(["--deny", "memfd_create=1"], [])
     yield "memfd denied to the client", two_sides([], ["--deny", "memfd_create=1"])
     yield "threads denied to the server", two_sides(["--deny", "thread=11"], [])
