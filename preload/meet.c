@@ -33,6 +33,12 @@ static struct task *tasks;
 static struct guest guests[GUESTS_MAX];
 static bool guests_ready;
 
+static void count_refused(void)
+{
+	if (shm_totals)
+		atomic_fetch_add_explicit(&shm_totals->refused, 1, memory_order_relaxed);
+}
+
 /* ---- tasks ---- */
 
 static void close_socket(struct task *t)
@@ -169,7 +175,7 @@ static void call_name(struct task *t)
 		return;
 	}
 	if (smc_sys.getsockopt(t->sock, SOL_SOCKET, SO_PEERCRED, &who, &size) || who.uid != t->peer_uid) {
-		atomic_fetch_add_explicit(&shm_totals->refused, 1, memory_order_relaxed);
+		count_refused();
 		meet_end(t, SMC_REASON_PEER_UID);
 		return;
 	}
@@ -287,8 +293,8 @@ void meet_guest_event(struct guest *g)
 	if (r == -EAGAIN)
 		return;
 	if (r || t->state != TASK_NAMED || !guest_is_right(g, &m, &uid)) {
-		if (!r && shm_totals)
-			atomic_fetch_add_explicit(&shm_totals->refused, 1, memory_order_relaxed);
+		if (!r)
+			count_refused();
 		fdtable_close_internal(g->sock);
 		g->sock = -1;
 		return;
@@ -328,8 +334,10 @@ void meet_call_event(struct task *t)
 	if (r == -EAGAIN)
 		return;
 	if (r || m.type != RV_WELCOME) {
-		if (!r)
+		if (!r) {
 			rv_close_fds(fds, n);
+			count_refused();
+		}
 		meet_end(t, r == -EPIPE ? SMC_REASON_PEER_SILENT : SMC_REASON_PEER_PROTOCOL);
 		return;
 	}
@@ -344,6 +352,8 @@ void meet_call_event(struct task *t)
 	fdtable_close_internal(fds[0]);
 	if (!l) {
 		rv_close_fds(fds + 1, 2);
+		if (reason == SMC_REASON_PEER_PROTOCOL)
+			count_refused();
 		meet_end(t, reason);
 		return;
 	}
@@ -351,6 +361,7 @@ void meet_call_event(struct task *t)
 	int sock = t->sock;
 	t->sock = -1; /* the link's now */
 	if (!link_join(l, fds[1], fds[2]) || rv_send(sock, &join, mine, 2) || service_watch(sock, EPOLLIN, WATCH_LINK, l)) {
+		count_refused();
 		link_kill(l);
 		meet_end(t, SMC_REASON_PEER_PROTOCOL);
 		return;
@@ -434,7 +445,10 @@ void meet_link_event(struct link *l)
 		int r = rv_recv(l->sock, &m, fds, &n);
 		if (r == -EAGAIN)
 			return;
-		if (r || !handle(l, &m, fds, n)) {
+		bool taken = !r && handle(l, &m, fds, n);
+		if (!taken) {
+			if (!r)
+				count_refused();
 			lost(l);
 			return;
 		}
