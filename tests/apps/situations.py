@@ -9,6 +9,7 @@ one of the expected reasons; where it does not, that shared memory was used.
 
 import argparse
 import array
+import json
 import os
 import random
 import re
@@ -22,7 +23,7 @@ import traceback
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from world import CLOSE_LINE, Failed, Skip, Tap, World, need  # noqa: E402
+from world import CLOSE_LINE, Failed, Skip, Tap, World, free_port, need  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBDIR = "/usr/lib/x86_64-linux-gnu"
@@ -134,6 +135,24 @@ def with_library(name, first, program=None):
         fast = play("accelerated", command, preload=":".join(order))
         fast.same(plain)
         if not program and not fast.shm:
+            raise Failed(f"shared memory was not used\n{fast.log[-1500:]}")
+
+    return run
+
+
+def early(first, **env):
+    """Another library makes socket calls from malloc, and before and after our constructor and destructor."""
+
+    def run():
+        if not os.path.exists(args.early):
+            raise Skip("early is not built")
+        order = [args.early, args.lib] if first else [args.lib, args.early]
+        plain = play("plain", [args.talk], env={"LD_PRELOAD": args.early, **env})
+        if plain.code:
+            raise Failed(f"plain: exit status {plain.code}\n{plain.err}")
+        fast = play("accelerated", [args.talk], env=env, preload=":".join(order))
+        fast.same(plain)
+        if not fast.shm:
             raise Failed(f"shared memory was not used\n{fast.log[-1500:]}")
 
     return run
@@ -330,8 +349,6 @@ def two_sides(server_options, client_options, shm=False):
         try:
             lib = world.env.pop("LD_PRELOAD", None)
             preload = ["--preload", lib] if lib else []
-            from world import free_port  # noqa: PLC0415
-
             port = free_port()
             server = world.start(args.confine, *server_options, *preload, "--", args.talk, "server", str(port), port=port)
             out = world.run(args.confine, *client_options, *preload, "--", args.talk, "client", str(port))
@@ -602,6 +619,198 @@ class Attack(threading.Thread):
             s.close()
 
 
+def rv_name(head, client, server):
+    def text(address):
+        return f"{socket.inet_aton(address[0]).hex()}:{address[1]:04x}"
+
+    return f"{head}{text(client)}-{text(server)}"
+
+
+def message_of(kind, hello, rnd):
+    """What a process says at the rendezvous that really holds the other end, but does not mean it well: the
+    message and its descriptors."""
+    if kind == "echo":
+        return hello, []
+    if kind == "insider":
+        # A right WELCOME but for what comes with it: memory that can shrink, and no doorbell.
+        memory = [os.memfd_create("x") for _ in range(2)]
+        for fd in memory:
+            os.ftruncate(fd, 1 << 20)
+        head = bytearray(hello)
+        head[6:8] = (2).to_bytes(2, sys.byteorder)
+        head[8:24] = rnd.randbytes(16)
+        return bytes(head), [memory[0], os.open("/dev/null", os.O_RDWR), memory[1]]
+    size = rnd.choice((0, 1, 8, len(hello) - 1, len(hello), len(hello) + 1, 5000))
+    return rnd.randbytes(size), [os.dup(0) for _ in range(rnd.choice((0, 0, 1, 3, 16)))]
+
+
+def tell(s, kind, hello, rnd):
+    data, fds = message_of(kind, hello, rnd)
+    try:
+        s.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else [])
+        if kind == "insider":
+            os.ftruncate(fds[0], 0)
+            os.ftruncate(fds[2], 0)
+            s.settimeout(0.5)
+            s.recv(4096)
+            for kind_of in (4, 5, 6, 7):  # OFFER, ACCEPT, DECLINE, LEFT
+                rest = bytearray(hello)
+                rest[6:8] = kind_of.to_bytes(2, sys.byteorder)
+                rest[80:] = b"".join(rnd.choice((0, 1, 4096, 1 << 17, 1 << 30, 1 << 31)).to_bytes(4, sys.byteorder)
+                                     for _ in range(6))
+                s.send(bytes(rest))
+    except OSError:
+        pass
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+class Hostile(threading.Thread):
+    """Is at the name of one connection, as the end that calls or the end that is called, and says what it likes."""
+
+    def __init__(self, name, called, kind, seed):
+        super().__init__(daemon=True)
+        self.name_, self.called, self.kind, self.random = name, called, kind, random.Random(seed)
+        self.over, self.hits, self.listener = False, 0, None
+        if called:
+            self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self.listener.bind("\0" + name)
+            self.listener.listen(5)
+            self.listener.settimeout(0.05)
+
+    def visit(self):
+        if self.called:
+            s, _ = self.listener.accept()
+            s.settimeout(0.5)
+            hello = s.recv(4096)
+        else:
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            s.settimeout(0.5)
+            s.connect("\0" + self.name_)
+            hello = self.random.randbytes(104)
+        with s:
+            self.hits += 1
+            if self.kind != "silent":
+                tell(s, self.kind, hello, self.random)
+            # stays a moment: who goes at once is no trouble
+            time.sleep(0.02)
+
+    def run(self):
+        while not self.over:
+            try:
+                self.visit()
+            except OSError:
+                time.sleep(0.002)
+        if self.listener:
+            self.listener.close()
+
+
+def refused_by(pid):
+    """What smc_stat counts, None without it."""
+    stat = os.path.join(os.path.dirname(args.lib), "..", "scripts", "smc_stat")
+    if not os.path.exists(stat):
+        return None
+    out = subprocess.run([stat, "--json", "-p", str(pid)], capture_output=True, check=False, text=True).stdout
+    processes = json.loads(out)["processes"] if out else []
+    return processes[0]["totals"]["refused"] if processes else None
+
+
+def reflect(c, until_q):
+    """Gives every byte back, as some middle boxes and test servers do; the long part once it is complete."""
+    while True:
+        data = c.recv(1)
+        if data in (b"q", b""):
+            break
+        c.sendall(data)
+    until_q()
+    c.sendall(b"q")
+    whole = b""
+    while len(whole) < 2 << 20:
+        whole += c.recv(1 << 20)
+    c.sendall(whole)
+
+
+def drive(c, seconds, until_q):
+    """The client's part of talk."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        c.sendall(b"p")
+        c.recv(1)
+    until_q()
+    c.sendall(b"q")
+    c.recv(1)
+    half = bytes((i * 2654435761 & 0xFFFFFFFF) >> 16 & 0xFF for i in range(2 << 20))
+    c.sendall(half)
+    got = b""
+    while data := c.recv(1 << 20):
+        got += data
+    return got == half
+
+
+def hostile_holder(side, kind, counted):
+    """The other end of the connection is a program without the library that answers at its rendezvous."""
+
+    def one(way, head):
+        world = World(way, args.lib)
+        enemy, seen = None, []
+
+        def look(pid):
+            seen.append(refused_by(pid))
+            end = time.monotonic() + 4
+            while counted and seen[-1] == 0 and time.monotonic() < end:
+                time.sleep(0.02)
+                seen.append(refused_by(pid))
+
+        def start(connection, called):
+            client, server = connection.getsockname(), connection.getpeername()
+            if not called:
+                client, server = server, client
+            thread = Hostile(rv_name(head, client, server), called, kind, args.seed)
+            thread.start()
+            return thread
+
+        try:
+            if side == "client":  # the accelerated one
+                with socket.create_server(("127.0.0.1", 0)) as listener:
+                    child = world.start(args.talk, "client", str(listener.getsockname()[1]), out="talk")
+                    c, _ = listener.accept()
+                with c:
+                    c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    enemy = start(c, False)
+                    reflect(c, lambda: look(child.pid))
+            else:
+                port = free_port()
+                child = world.start(args.talk, "server", str(port), port=port, out="talk")
+                with socket.create_connection(("127.0.0.1", port)) as c:
+                    c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    enemy = start(c, True)
+                    if not drive(c, 0.3, lambda: look(child.pid)):
+                        raise Failed("the hostile end got other bytes than it should")
+            child.wait(10)
+            return Outcome(world, child.returncode, world.output(child), ""), enemy.hits, seen[-1]
+        finally:
+            if enemy:
+                enemy.over = True
+                enemy.join(5)
+            world.close()
+
+    def run():
+        head = learn_head()
+        plain, _, _ = one("plain", head)
+        fast, hits, refused = one("accelerated", head)
+        fast.same(plain)
+        if fast.shm:
+            raise Failed(f"shared memory was used\n{fast.log[-1500:]}")
+        if not hits:
+            raise Failed("nothing was ever said at the rendezvous")
+        if counted and refused == 0:
+            raise Failed("smc_stat counts nothing as refused")
+        return f"{hits} hits, {refused} refused, on TCP for reasons {sorted(fast.reasons)}"
+
+    return run
+
+
 def attacked(squats):
     """Rubbish and squatters from before the first connection until after the last one."""
 
@@ -668,6 +877,10 @@ def tests():
     for size in (30, 60, 200):
         yield f"limit as={size} MiB", confined("--limit", f"as={size << 20}")
     yield "LD_BIND_NOW=1", lambda: compare([args.talk], env={"LD_BIND_NOW": "1"}, shm=True)
+    for bind_now in ("", "1"):
+        for first in (True, False):
+            name = f"calls before we are ready, {'before' if first else 'after'} ours"
+            yield name + ", LD_BIND_NOW=1" * bool(bind_now), early(first, LD_BIND_NOW=bind_now)
     for name in ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"):
         for first in (True, False):
             order = "before" if first else "after"
@@ -725,6 +938,9 @@ def tests():
     yield "memfd denied to the client", two_sides([], ["--deny", "memfd_create=1"])
     yield "threads denied to the server", two_sides(["--deny", "thread=11"], [])
     yield "nofile=16 at the client", two_sides([], ["--limit", "nofile=16"])
+    for kind in ("silent", "echo", "garbage", "insider"):
+        yield f"plain server, {kind} at the rendezvous", hostile_holder("client", kind, kind != "silent")
+        yield f"plain client, {kind} at the rendezvous", hostile_holder("server", kind, kind != "silent")
     yield "garbage at the rendezvous", attacked(squats=False)
     yield "rendezvous names taken by somebody else", attacked(squats=True)
 
@@ -736,11 +952,12 @@ def main():
     p.add_argument("--lib", default=os.path.join(build, "preload", "libsmc_preload.so"))
     p.add_argument("--talk", default=os.path.join(build, "tests", "apps", "talk"))
     p.add_argument("--confine", default=os.path.join(build, "tests", "apps", "confine"))
+    p.add_argument("--early", default=os.path.join(build, "tests", "apps", "libearly.so"))
     p.add_argument("--stress", default=os.path.join(build, "tests", "stress", "switch_stress"))
     p.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     p.add_argument("-k", action="append", metavar="SUBSTRING", help="only tests with this in their name")
     args = p.parse_args()
-    for name in ("lib", "talk", "confine", "stress"):
+    for name in ("lib", "talk", "confine", "early", "stress"):
         setattr(args, name, os.path.abspath(getattr(args, name)))
     tap = Tap()
     print("TAP version 13")
