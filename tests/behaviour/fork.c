@@ -356,11 +356,11 @@ SERVER(fork_sigchld)
 	YES(old.sa_handler == SIG_DFL);
 	R(sigaction(SIGCHLD, &act, &old));
 	YES(old.sa_handler == child_gone);
-	for (int i = 0; i < 50; i++)
+	for (int i = 0; i < 100; i++)
 		if (!fork())
 			_exit(0);
-	long end = now_ms() + 5000;
-	while (signals_seen < 50 && now_ms() < end)
+	long end = now_ms() + 10000;
+	while (signals_seen < 100 && now_ms() < end)
 		nap(1);
 	say("children %d", (int)signals_seen);
 	R(waitpid(-1, NULL, 0));

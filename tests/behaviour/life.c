@@ -439,3 +439,76 @@ SOLO(life_fd_limit, MAY_BE_TCP)
 	pattern_send(sv[0], 1, 0, 10000, 100);
 	say("intact %d", pattern_recv(sv[1], 1, 0, 10000, 100));
 }
+
+/* Pitfall 44: descriptors that libc closes by itself, without a call that could be seen from outside; their
+ * numbers then serve other things. */
+static bool serves(int number, bool socket_expected)
+{
+	int type = 0;
+	socklen_t size = sizeof(type);
+	bool is_socket = !getsockopt(number, SOL_SOCKET, SO_TYPE, &type, &size);
+	return is_socket == socket_expected;
+}
+
+SOLO(life_closed_by_libc, SOME_TCP)
+{
+	char b[8] = "", path[] = "/proc/self/exe";
+	int sv[2];
+
+	/* fclose: the number becomes a pipe */
+	self_pair(sv);
+	int filler = dup(0); /* the listener's number is free again, and lower */
+	int number = sv[0] < sv[1] ? sv[0] : sv[1], other = number == sv[0] ? sv[1] : sv[0],
+	    pipes[2];
+	FILE *f = fdopen(number, "r+");
+	MUST(f);
+	R(fprintf(f, "abc") == 3 && !fflush(f));
+	R(recv(other, b, sizeof(b), 0));
+	R(fclose(f));
+	R(recv(other, b, sizeof(b), 0));
+	MUST(!pipe(pipes));
+	YES(pipes[0] == number && serves(number, false));
+	R(write(pipes[1], "xyz", 3));
+	R(read(number, b, sizeof(b)));
+	R(send(number, b, 1, MSG_NOSIGNAL));
+	close(pipes[0]);
+	close(pipes[1]);
+	close(other);
+	close(filler);
+
+	/* freopen: the number becomes a file, within one call */
+	self_pair(sv);
+	f = fdopen(sv[0], "r+");
+	MUST(f);
+	R(fprintf(f, "abc") == 3 && !fflush(f));
+	f = freopen(path, "r", f);
+	MUST(f);
+	YES(serves(fileno(f), false));
+	YES(fread(b, 1, 4, f) == 4 && !memcmp(b, "\177ELF", 4));
+	YES(lseek(fileno(f), 0, SEEK_SET) == 0 && read(fileno(f), b, 4) == 4 &&
+	    !memcmp(b, "\177ELF", 4));
+	R(recv(sv[1], b, 3, 0));
+	R(recv(sv[1], b, sizeof(b), 0));
+	R(fclose(f));
+	close(sv[1]);
+
+	/* closedir: the number of a folder becomes a connection, and the other way round */
+	for (int i = 0; i < 3; i++) {
+		filler = dup(0); /* for the listener */
+		DIR *dir = opendir("/proc/self");
+		MUST(dir);
+		number = dirfd(dir);
+		close(filler);
+		R(closedir(dir));
+		self_pair(sv);
+		YES(sv[0] == number && serves(number, true));
+		pattern_send(sv[0], 1, 0, 10000, 10000);
+		say("intact %d", pattern_recv(sv[1], 1, 0, 10000, 10000));
+		close(sv[0]);
+		close(sv[1]);
+		dir = opendir("/proc/self");
+		MUST(dir);
+		YES(serves(dirfd(dir), false) && readdir(dir) != NULL);
+		closedir(dir);
+	}
+}

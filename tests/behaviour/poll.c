@@ -247,6 +247,42 @@ CLIENT(poll_after_fin)
 	say_events("poll", wait_events(fd, POLLIN, 5000));
 }
 
+/* Pitfall 11: errors and the end are told to who asks for nothing. */
+PAIR(poll_after_reset, 0);
+
+SERVER(poll_after_reset)
+{
+	struct pollfd p = { .fd = fd };
+	fd_set in, out, except;
+	struct timeval none = { 0 };
+	char c;
+	R(poll(&p, 1, 0));
+	post(0);
+	R(poll(&p, 1, 5000));
+	say_events("for nothing", (unsigned short)p.revents);
+	say_events("for all", wait_events(fd, ALL_EVENTS, 0));
+	say_events("for input", wait_events(fd, POLLIN, 0));
+	FD_ZERO(&in);
+	FD_SET(fd, &in);
+	out = except = in;
+	R(select(fd + 1, &in, &out, &except, &none));
+	say("in %d out %d except %d", FD_ISSET(fd, &in) != 0, FD_ISSET(fd, &out) != 0,
+	    FD_ISSET(fd, &except) != 0);
+	R(recv(fd, &c, 1, 0));
+	/* The error is told once, the end remains. */
+	R(poll(&p, 1, 0));
+	say_events("for nothing", (unsigned short)p.revents);
+	R(recv(fd, &c, 1, 0));
+}
+
+CLIENT(poll_after_reset)
+{
+	await(0);
+	nap(30);
+	linger_reset(fd);
+	close(fd);
+}
+
 PAIR(poll_errors, 0);
 
 SERVER(poll_errors)
