@@ -88,7 +88,11 @@ def main():
     p.add_argument("--lib", default=os.path.join(build, "preload", "libsmc_preload.so"))
     p.add_argument("--ways", default="accelerated", help="plain always comes first; also: fallback")
     p.add_argument("-k", action="append", metavar="SUBSTRING", help="only tests with this in their name")
+    p.add_argument("--list", action="store_true", help="only name them")
     args = p.parse_args()
+    if args.list:
+        print("\n".join(test.name for test in TESTS))
+        return 0
     tap = Tap()
     print("TAP version 13")
     for test in TESTS:

@@ -402,10 +402,10 @@ def crossed(address, tables, listen):
     """One client number is used twice: to the port that is redirected, and straight to where that leads. For the
     second the kernel takes another number on the way, so that the addresses of the two sockets that are NOT
     connected to each other match."""
-    world = World("plain", args.lib)
-    script = world.write("crossed.py", CROSSED)
 
     def run():
+        world = World("plain", args.lib)
+        script = world.write("crossed.py", CROSSED)
         try:
             translated(
                 f"/usr/bin/python3 {script} server {listen}", f"/usr/bin/python3 {script} client {address}",
@@ -886,7 +886,9 @@ def tests():
             order = "before" if first else "after"
             yield f"{name} {order} ours", with_library(name, first)
             yield f"{name} {order} ours, redis-server", with_library(name, first, ["redis-server", "--version"])
-    yield "libSegFault or another preload", with_library("libSegFault.so", False)
+    for name in ("libeatmydata.so", "faketime/libfaketime.so.1", "libibverbs.so.1"):
+        for first in (True, False):
+            yield f"{os.path.basename(name)} {'before' if first else 'after'} ours", with_library(name, first)
     yield "stdbuf", lambda: compare(["stdbuf", "-oL", args.talk], shm=True)
     yield "the library twice", twice
     yield "two copies of the library", copied
@@ -956,7 +958,11 @@ def main():
     p.add_argument("--stress", default=os.path.join(build, "tests", "stress", "switch_stress"))
     p.add_argument("--seed", type=int, default=random.randrange(1 << 32))
     p.add_argument("-k", action="append", metavar="SUBSTRING", help="only tests with this in their name")
+    p.add_argument("--list", action="store_true", help="only name them")
     args = p.parse_args()
+    if args.list:
+        print("\n".join(name for name, _ in tests()))
+        return 0
     for name in ("lib", "talk", "confine", "early", "stress"):
         setattr(args, name, os.path.abspath(getattr(args, name)))
     tap = Tap()

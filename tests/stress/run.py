@@ -106,7 +106,11 @@ def main():
     p.add_argument("--slow", action="store_true", help="sanitizers: be patient")
     p.add_argument("--lines", type=int, default=60, help="of output to show on failure")
     p.add_argument("-k", action="append", metavar="SUBSTRING", help="only runs with this in their name")
+    p.add_argument("--list", action="store_true", help="only name them")
     args = p.parse_args()
+    if args.list:
+        print("\n".join(run[0] for run in RUNS))
+        return 0
     args.lib, args.dir = os.path.abspath(args.lib), os.path.abspath(args.dir)
 
     todo = [r for r in RUNS if not args.k or any(k in r[0] for k in args.k)]
