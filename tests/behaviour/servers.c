@@ -104,7 +104,7 @@ ROLE(fork_reuseport, clients)
 	reuseport_clients();
 }
 
-SOLO(fork_reuseport, SOME_TCP)
+SOLO(fork_reuseport, 0)
 {
 	reuseport_group(0);
 }
