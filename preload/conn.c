@@ -284,6 +284,20 @@ void conn_stale(struct fd_object *stale, int fd)
 	conn_put(c);
 }
 
+bool conn_not_socket(struct conn *c, int fd)
+{
+	int type;
+	socklen_t len = sizeof(type);
+
+	if (smc_sys.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) != -ENOTSOCK || !process_is_own())
+		return false;
+	if (fdtable_get(fd) == &c->object) {
+		fdtable_set(fd, NULL, NULL);
+		conn_stale(&c->object, fd);
+	}
+	return true;
+}
+
 /* Sets up what only connections have. Without it the socket stays IDLE, which is plain TCP. */
 static bool begin(struct conn *c, bool connector)
 {

@@ -118,6 +118,9 @@ void conn_count(struct conn *c, bool tx, ssize_t n);
 
 /* What the table gave for a number that now is another file: drops the table's reference. NULL is fine. */
 void conn_stale(struct fd_object *stale, int fd);
+/* The kernel said ENOTSOCK of `fd`, behind which we took `c` to be: was the connection closed where we could not see
+ * it, and is the number another file by now? Then it is out of the table. */
+bool conn_not_socket(struct conn *c, int fd);
 /* Back to CANDIDATE, to be asked for again after four times the use of the last try. c->lock is held. */
 void conn_postpone(struct conn *c);
 /* At the end of the process: the debug log hears of what is still open. */

@@ -30,6 +30,8 @@ static ssize_t stream_recv(struct conn *c, struct iovec *iov, size_t n, int flag
 			call_leave_rx(c, r);                                                       \
 		} else {                                                                           \
 			r = fast;                                                                  \
+			if (__builtin_expect(r < 0 && errno == ENOTSOCK, 0) && conn_not_socket(c, fd)) \
+				r = plain;                                                         \
 		}                                                                                  \
 		conn_put(c);                                                                       \
 		return r;                                                                          \
@@ -218,6 +220,8 @@ static ssize_t stream_send(struct conn *c, const void *iov, size_t n, int flags)
 			call_leave_tx(c, r);                                                       \
 		} else {                                                                           \
 			r = fast;                                                                  \
+			if (__builtin_expect(r < 0 && errno == ENOTSOCK, 0) && conn_not_socket(c, fd)) \
+				r = plain;                                                         \
 		}                                                                                  \
 		conn_put(c);                                                                       \
 		return r;                                                                          \

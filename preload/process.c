@@ -11,6 +11,8 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
 
 static int own_pid;
 
@@ -285,9 +287,61 @@ SMC_EXPORT long syscall(long number, ...)
 #ifdef SYS_epoll_wait
 	case SYS_epoll_wait:
 		return epoll_wait((int)a[0], (struct epoll_event *)a[1], (int)a[2], (int)a[3]);
+	case SYS_dup2:
+		return dup2((int)a[0], (int)a[1]);
+	case SYS_select:
+		return select((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], (struct timeval *)a[4]);
 	case SYS_poll:
 		return poll((struct pollfd *)a[0], (nfds_t)a[1], (int)a[2]);
 #endif
+	case SYS_readv:
+		return readv((int)a[0], (const struct iovec *)a[1], (int)a[2]);
+	case SYS_writev:
+		return writev((int)a[0], (const struct iovec *)a[1], (int)a[2]);
+	/* the offset in two halves, of which a 64-bit kernel takes the first */
+	case SYS_preadv2:
+		return preadv2((int)a[0], (const struct iovec *)a[1], (int)a[2], (off_t)a[3], (int)a[5]);
+	case SYS_pwritev2:
+		return pwritev2((int)a[0], (const struct iovec *)a[1], (int)a[2], (off_t)a[3], (int)a[5]);
+	case SYS_recvmmsg:
+		return recvmmsg((int)a[0], (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3], (struct timespec *)a[4]);
+	case SYS_sendmmsg:
+		return sendmmsg((int)a[0], (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3]);
+	case SYS_sendfile:
+		return sendfile((int)a[0], (int)a[1], (off_t *)a[2], (size_t)a[3]);
+	case SYS_splice:
+		return splice((int)a[0], (off64_t *)a[1], (int)a[2], (off64_t *)a[3], (size_t)a[4], (unsigned)a[5]);
+	case SYS_tee:
+		return tee((int)a[0], (int)a[1], (size_t)a[2], (unsigned)a[3]);
+	case SYS_vmsplice:
+		return vmsplice((int)a[0], (const struct iovec *)a[1], (size_t)a[2], (unsigned)a[3]);
+	case SYS_shutdown:
+		return shutdown((int)a[0], (int)a[1]);
+	case SYS_setsockopt:
+		return setsockopt((int)a[0], (int)a[1], (int)a[2], (const void *)a[3], (socklen_t)a[4]);
+	case SYS_ioctl:
+		return ioctl((int)a[0], (unsigned long)a[1], a[2]);
+	case SYS_fcntl:
+		return fcntl((int)a[0], (int)a[1], a[2]);
+	case SYS_dup:
+		return dup((int)a[0]);
+	case SYS_dup3:
+		return dup3((int)a[0], (int)a[1], (int)a[2]);
+	case SYS_epoll_create1:
+		return epoll_create1((int)a[0]);
+	case SYS_epoll_pwait2:
+		return epoll_pwait2((int)a[0], (struct epoll_event *)a[1], (int)a[2], (const struct timespec *)a[3], (const sigset_t *)a[4]);
+	case SYS_ppoll:
+		return ppoll((struct pollfd *)a[0], (nfds_t)a[1], (const struct timespec *)a[2], (const sigset_t *)a[3]);
+	case SYS_pselect6: {
+		const struct {
+			const sigset_t *mask;
+			size_t size;
+		} *m = (const void *)a[5];
+		return pselect((int)a[0], (fd_set *)a[1], (fd_set *)a[2], (fd_set *)a[3], (const struct timespec *)a[4], m ? m->mask : NULL);
+	}
+	case SYS_execveat:
+		return execveat((int)a[0], (const char *)a[1], (char *const *)a[2], (char *const *)a[3], (int)a[4]);
 	case SYS_execve:
 		return execve((const char *)a[0], (char *const *)a[1], (char *const *)a[2]);
 	case SYS_exit_group:

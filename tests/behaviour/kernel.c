@@ -2,9 +2,13 @@
 
 /* Calls that only the kernel, or the inside of libc, can serve: stdio, sendfile, splice, raw calls. */
 
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 #include "harness.h"
 
@@ -221,4 +225,87 @@ SOLO(kernel_plain_descriptors, MUST_BE_TCP)
 	R(send(seq[0], "de", 2, 0));
 	R(recv(seq[1], b, 2, 0));
 	R(recv(seq[1], b, sizeof(b), 0));
+}
+
+/* Programs that make system calls by number, through libc's syscall(). */
+PAIR(kernel_by_number, 0);
+
+SERVER(kernel_by_number)
+{
+	char a[4] = "", b[8] = "";
+	struct iovec v[2] = { { a, 3 }, { b, 5 } };
+	struct mmsghdr mm[2] = { { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } } };
+	int n = -1, ep = (int)syscall(SYS_epoll_create1, 0);
+	struct epoll_event e = { .events = EPOLLIN };
+	struct timespec soon = { .tv_sec = 5 };
+	fd_set set;
+	R(syscall(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, fd, &e));
+	for (int i = 0; i < 5; i++) {
+		post(0);
+		MUST(wait_queued(fd, 8));
+		R(syscall(SYS_epoll_pwait2, ep, &e, 1, &soon, NULL, 8));
+		R(syscall(SYS_ioctl, fd, FIONREAD, &n));
+		say("queued %d", n);
+		switch (i) {
+		case 0:
+			R(syscall(SYS_readv, fd, v, 2));
+			break;
+		case 1:
+			R(syscall(SYS_preadv2, fd, v, 2, -1L, -1L, 0));
+			break;
+		case 2:
+			R(syscall(SYS_recvmmsg, fd, mm, 1, 0, NULL));
+			break;
+		case 3:
+			R(syscall(SYS_read, fd, a, 3));
+			R(syscall(SYS_recvfrom, fd, b, 5, 0, NULL, NULL));
+			break;
+		case 4:
+			FD_ZERO(&set);
+			FD_SET(fd, &set);
+			R(syscall(SYS_pselect6, fd + 1, &set, NULL, NULL, NULL, NULL));
+			R(syscall(SYS_recvmsg, fd, &mm[0].msg_hdr, 0));
+		}
+		say("%.3s%.5s", a, b);
+	}
+	int twin = (int)syscall(SYS_dup, fd), high = (int)syscall(SYS_dup3, fd, 77, O_CLOEXEC);
+	say("flags %ld", syscall(SYS_fcntl, high, F_GETFD, 0));
+	R(syscall(SYS_close, fd));
+	R(syscall(SYS_write, twin, "twin", 4));
+	R(syscall(SYS_close, twin));
+	R(syscall(SYS_sendto, high, "high", 4, 0, NULL, 0));
+	R(syscall(SYS_shutdown, high, SHUT_WR));
+	R(recv(high, a, 1, 0));
+	R(syscall(SYS_close, high));
+}
+
+CLIENT(kernel_by_number)
+{
+	char one[] = "one", two[] = "-two.";
+	struct iovec v[2] = { { one, 3 }, { two, 5 } };
+	struct mmsghdr mm = { .msg_hdr = { .msg_iov = v, .msg_iovlen = 2 } };
+	char b[16] = "";
+	for (int i = 0; i < 5; i++) {
+		await_n(0, i + 1);
+		switch (i) {
+		case 0:
+			R(syscall(SYS_writev, fd, v, 2));
+			break;
+		case 1:
+			R(syscall(SYS_pwritev2, fd, v, 2, -1L, -1L, 0));
+			break;
+		case 2:
+			R(syscall(SYS_sendmmsg, fd, &mm, 1, 0));
+			break;
+		case 3:
+			R(syscall(SYS_sendmsg, fd, &mm.msg_hdr, 0));
+			break;
+		case 4:
+			R(syscall(SYS_write, fd, "one-two.", 8));
+		}
+	}
+	recv_all(fd, b, 8);
+	say("%s", b);
+	R(recv(fd, b, 1, 0));
+	R(syscall(SYS_shutdown, fd, SHUT_RDWR));
 }

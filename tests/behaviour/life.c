@@ -3,6 +3,7 @@
 /* The life of descriptors: dup, close, close_range, numbers used again. */
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <linux/close_range.h>
 #include <netdb.h>
 #include <sys/eventfd.h>
@@ -511,4 +512,55 @@ SOLO(life_closed_by_libc, SOME_TCP)
 		YES(serves(dirfd(dir), false) && readdir(dir) != NULL);
 		closedir(dir);
 	}
+}
+
+/* libc's own syscall(), which the library does not stand in front of: as an instruction in the program would be. */
+static long (*hidden_call(void))(long, ...)
+{
+	void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+	MUST(libc);
+	return (long (*)(long, ...))dlsym(libc, "syscall");
+}
+
+/* Pitfall 18: closed so that nobody can see it, and the number used again: for a pipe, a file, another connection. */
+SOLO(life_hidden_close, SOME_TCP)
+{
+	long (*hidden)(long, ...) = hidden_call();
+	int sv[2], pipes[2], next[2], event;
+	char b[8] = "";
+	uint64_t value = 0;
+
+	self_pair(sv);
+	MUST(dup(0) >= 0); /* the listener's number is free again, and lower */
+	R(hidden(SYS_close, sv[0]));
+	MUST(!pipe(pipes));
+	YES(pipes[0] == sv[0]);
+	R(write(pipes[1], "abc", 3));
+	R(read(pipes[0], b, sizeof(b)));
+	R(recv(sv[1], b, sizeof(b), 0));
+	R(close(pipes[0]));
+	R(hidden(SYS_close, sv[1]));
+	R(close(pipes[1]));
+
+	self_pair(sv);
+	MUST(dup(0) >= 0);
+	R(hidden(SYS_close, sv[1]));
+	event = eventfd(7, 0);
+	YES(event == sv[1]);
+	R(read(event, &value, 8));
+	say("value %llu", (unsigned long long)value);
+	R(recv(sv[0], b, sizeof(b), 0));
+	R(hidden(SYS_close, sv[0]));
+	R(close(event));
+
+	self_pair(sv);
+	R(hidden(SYS_close, sv[0]));
+	R(hidden(SYS_close, sv[1]));
+	self_pair(next);
+	pattern_send(next[0], 1, 0, 50000, 10000);
+	say("intact %d", pattern_recv(next[1], 1, 0, 50000, 3000));
+	pattern_send(next[1], 2, 0, 50000, 10000);
+	say("intact %d", pattern_recv(next[0], 2, 0, 50000, 3000));
+	R(close(next[0]));
+	R(recv(next[1], b, sizeof(b), 0));
 }
