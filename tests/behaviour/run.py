@@ -137,7 +137,7 @@ def run_scenario(args, tap, name, flags):
             tap.point(True, f"{name} {way} # SKIP no library at {args.lib}")
             continue
         if way == "accelerated" and "differs" in flags:
-            tap.point(True, f"{name} {way} # SKIP a known difference, see BUGS in libsmc_preload(7)")
+            tap.point(True, f"{name} {way} # SKIP a known difference, see CAVEATS in libsmc_preload(7)")
             continue
         for _ in range(args.repeat + 1):
             # The upgrade is made in the background, and on a busy machine may come after the scenario's end:
