@@ -84,6 +84,7 @@ static void take_over(const struct ctl *k, struct epreg *reg, bool ours)
 	reg->kernel = epreg_kernel_events(k->conn, reg->events);
 	if (!reg->ours) {
 		reg->ours = true;
+		reg->attached = atomic_load(&set->attached);
 		set->nours++;
 	}
 	epset_put_bells(set);

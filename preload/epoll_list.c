@@ -156,14 +156,28 @@ static bool may_stay_warm(const struct epset *set, const struct epreg *reg, enum
 	       set->nwarm < EPSET_WARM_MAX && !others_asleep(set);
 }
 
+/* Moves a registration to the end of the list, as if looked at. */
+static void pass_over(struct epset *set, struct epreg *reg, uint32_t stamp)
+{
+	enum epreg_place place = reg->place;
+
+	epset_unlist(set, reg);
+	reg->stamp = stamp;
+	epset_list(set, reg, place);
+}
+
 /* Takes registrations off the head of the list for looking at; each once per call (`stamp`). */
-static int take(struct epset *set, struct look *looks, int max, enum epset_look kind, uint32_t stamp)
+static int take(struct epset *set, struct look *looks, int max, enum epset_look kind, uint32_t stamp, const uint32_t *attached)
 {
 	int n = 0;
 
 	smc_lock(&set->lock);
 	while (n < max && set->head && set->head->stamp != stamp) {
 		struct epreg *reg = set->head;
+		if (__builtin_expect(attached && (int32_t)(reg->attached - *attached) > 0, 0)) {
+			pass_over(set, reg, stamp);
+			continue;
+		}
 		looks[n++] = (struct look){
 			.reg = reg,
 			.events = reg->events,
@@ -319,7 +333,7 @@ static void note_peer(struct epset *set, const struct look *looks, int n)
 	}
 }
 
-int epset_collect(struct epset *set, struct epoll_event *events, int max, enum epset_look kind)
+static int collect(struct epset *set, struct epoll_event *events, int max, enum epset_look kind, const uint32_t *attached)
 {
 	struct look looks[BATCH];
 	bool uncovered = false;
@@ -331,7 +345,7 @@ int epset_collect(struct epset *set, struct epoll_event *events, int max, enum e
 	uint32_t stamp = ++set->stamp;
 	smc_unlock(&set->lock);
 	do {
-		n = take(set, looks, max - found < BATCH ? max - found : BATCH, kind, stamp);
+		n = take(set, looks, max - found < BATCH ? max - found : BATCH, kind, stamp, attached);
 		for (int i = 0; i < n; i++)
 			look_at(&looks[i]);
 		note_peer(set, looks, n);
@@ -344,4 +358,14 @@ int epset_collect(struct epset *set, struct epoll_event *events, int max, enum e
 	if (atomic_load_explicit(&set->nready, memory_order_relaxed))
 		epset_wake(set);
 	return found;
+}
+
+int epset_collect(struct epset *set, struct epoll_event *events, int max, enum epset_look kind)
+{
+	return collect(set, events, max, kind, NULL);
+}
+
+int epset_collect_known(struct epset *set, struct epoll_event *events, int max, const uint32_t *attached)
+{
+	return collect(set, events, max, LOOK_CALL, attached);
 }

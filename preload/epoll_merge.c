@@ -15,7 +15,7 @@ enum {
 	ASK_CALLS = 16,
 	ASK_NS_SPINNING = 5000
 };
-/* How often at once, when the library's own entries take the place of the application's in the answer. */
+/* How often at once, when the answer is full of the library's own entries. */
 enum { ASK_AGAIN = 16 };
 
 /* ---- the kernel's side ---- */
@@ -77,13 +77,14 @@ static int ask_kernel(struct epoll_call *k, int have, bool *tags)
 	atomic_store_explicit(&set->asked, smc_now_ns(), memory_order_relaxed);
 	atomic_store_explicit(&set->skipped, 0, memory_order_relaxed);
 	for (int i = 0; i < ASK_AGAIN; i++) {
-		r = real.epoll_wait(k->epfd, k->events + have + kept, room - kept, 0);
+		r = real.epoll_wait(k->epfd, k->events + have, room, 0);
 		if (r <= 0)
 			break;
-		int n = epset_translate(set, k->events + have + kept, r, tags);
-		bool full = kept + r == room;
-		kept += n;
-		if (!full || n == r)
+		int n = epset_translate(set, k->events + have, r, tags);
+		bool full = r == room;
+		kept = n;
+		/* not after some of the application's: level-triggered ones would come a second time */
+		if (!full || kept)
 			break;
 	}
 	uint32_t in_vain = atomic_load_explicit(&set->in_vain, memory_order_relaxed);
@@ -124,6 +125,7 @@ int epoll_gather(struct epoll_call *k)
 	struct epset *set = k->set;
 	bool tags = false, due, first;
 	int n = 0, r;
+	uint32_t attached = atomic_load(&set->attached);
 
 	epoll_look_around(set);
 	due = ask_due(set);
@@ -132,7 +134,7 @@ int epoll_gather(struct epoll_call *k)
 	if (first && (n = ask_kernel(k, 0, &tags)) < 0)
 		return n;
 	if (n < k->max)
-		n += epset_collect(set, k->events + n, k->max - n, LOOK_CALL);
+		n += epset_collect_known(set, k->events + n, k->max - n, n ? &attached : NULL);
 	/* with nothing to report, spinning or sleeping asks the kernel anyway */
 	if (first || n == k->max || !(n ? due : !k->until))
 		return n;

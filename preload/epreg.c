@@ -278,6 +278,7 @@ static long attach_one(struct epreg *reg)
 		reg->kernel = mask;
 		reg->ours = true;
 		set->nours++;
+		reg->attached = atomic_fetch_add(&set->attached, 1) + 1;
 		epset_put_bells(set);
 		epset_list(set, reg, PLACE_READY);
 		epset_show_level(set);

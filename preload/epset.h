@@ -50,6 +50,7 @@ struct epreg {
 	bool adopted;  /* inherited over fork, and the service thread watches it here */
 	uint8_t looks; /* calls in a row that found nothing, while warm */
 	uint32_t stamp;	  /* of the call that looked last */
+	uint32_t attached; /* the set's count when it became ours */
 	uint32_t checked; /* see epset_fork.c */
 	/* edge-triggered, for looks that nobody asked for: what was there at the last one */
 	uint64_t seen;
@@ -118,6 +119,7 @@ struct epset {
 	struct epreg *head, *tail; /* the ready list */
 	_Atomic uint32_t nlisted, nready, nwarm;
 	uint32_t stamp; /* counts calls that look */
+	_Atomic uint32_t attached; /* counts registrations that became ours by attaching */
 
 	_Atomic uint32_t waiting; /* threads that sleep, having armed everything */
 	_Atomic uint32_t to_fetch; /* threads that may sleep in it in the plain way, and must be fetched (epset_fetch) */
@@ -212,6 +214,9 @@ enum epset_look {
 
 /* Looks at the ready list: up to `max` events. */
 int epset_collect(struct epset *set, struct epoll_event *events, int max, enum epset_look look);
+/* The same for LOOK_CALL, when the kernel has told something already in this call, asked after `attached` was read from
+ * the set (NULL: it has not): what became ours since then may be among that, and is left for the next call. */
+int epset_collect_known(struct epset *set, struct epoll_event *events, int max, const uint32_t *attached);
 /* Tags among what the kernel gave are taken out and acted upon; returns how many events remain. */
 int epset_translate(struct epset *set, struct epoll_event *events, int n, bool *tags);
 

@@ -200,3 +200,72 @@ CLIENT(epoll_mixed_kinds)
 		send_all(fd, "x", 1);
 	}
 }
+
+/*
+ * Pitfall 9: while connections go up one after the other in the middle of their traffic, each is told once in a
+ * wait, and not for nothing: a server with blocking descriptors reads once for each event.
+ */
+enum { CROWD = 150, CROWDS = 8, TALKS = 10 };
+
+ROLE(epoll_told_once, crowd)
+{
+	static int fds[CROWD];
+	char b[100] = "";
+	for (int i = 0; i < CROWDS; i++) {
+		for (int k = 0; k < CROWD; k++)
+			fds[k] = connect_to(AF_INET, (uint16_t)shared_get(0));
+		for (int talk = 0; talk < TALKS; talk++) {
+			for (int k = 0; k < CROWD; k++)
+				send_all(fds[k], b, sizeof(b));
+			for (int k = 0; k < CROWD; k++)
+				recv_all(fds[k], b, sizeof(b));
+		}
+		for (int k = 0; k < CROWD; k++)
+			close(fds[k]);
+	}
+}
+
+SOLO(epoll_told_once, SOME_TCP)
+{
+	static struct epoll_event events[CROWD + 1];
+	static bool told[CROWD + 64];
+	char b[200];
+	uint16_t port;
+	int listener = listen_on(AF_INET, false, &port), ep = set_new();
+	int members = 1, ended = 0, twice = 0, in_vain = 0, answers = 0;
+	MUST(!ctl(ep, EPOLL_CTL_ADD, listener, EPOLLIN, (unsigned)listener));
+	shared_set(0, port);
+	pid_t crowd = spawn_role("crowd", 0);
+	while (ended < CROWD * CROWDS) {
+		/* No more room than there are members: the library's own entries compete for it. */
+		int n = epoll_wait(ep, events, members, 5000);
+		if (n <= 0)
+			break;
+		memset(told, 0, sizeof(told));
+		for (int i = 0; i < n; i++) {
+			int fd = (int)events[i].data.u32;
+			MUST(fd < (int)sizeof(told));
+			twice += told[fd];
+			told[fd] = true;
+			if (fd == listener) {
+				int peer = accept(listener, NULL, NULL);
+				MUST(!ctl(ep, EPOLL_CTL_ADD, peer, EPOLLIN, (unsigned)peer));
+				members++;
+				continue;
+			}
+			ssize_t got = recv(fd, b, sizeof(b), MSG_DONTWAIT);
+			if (got > 0) {
+				send_all(fd, b, (size_t)got);
+				answers += (int)got;
+			} else if (got < 0 && errno == EAGAIN) {
+				in_vain++;
+			} else {
+				close(fd);
+				members--;
+				ended++;
+			}
+		}
+	}
+	say("ended %d answered %d twice %d in vain %d", ended, answers, twice, in_vain);
+	say_status("crowd", reap(crowd));
+}
