@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 static ssize_t raw_recvmsg(int fd, struct msghdr *msg, int flags)
 {
@@ -92,11 +93,25 @@ static int raw_gettid(void)
 	return (int)raw_call3(SYS_gettid, 0, 0, 0);
 }
 
+/* A process that was killed answers signals until its parent has waited for it. Only its first thread stays so long,
+ * and a descriptor of the process tells. */
+static bool is_zombie(int pid)
+{
+	int fd = (int)raw_call3(SYS_pidfd_open, pid, 0, 0);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	if (fd < 0)
+		return false;
+	bool ended = raw_poll(&p, 1, 0) == 1;
+	raw_close(fd);
+	return ended;
+}
+
 static int raw_alive(int tid)
 {
 	int r = (int)raw_call3(SYS_tkill, tid, 0, 0);
 
-	return r == -ESRCH ? r : 0;
+	return r == -ESRCH || is_zombie(tid) ? -ESRCH : 0;
 }
 
 void raw_fill_sys(void)
