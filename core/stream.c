@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "core/stream_internal.h"
 
+#include <linux/sock_diag.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -248,7 +249,7 @@ bool smc_stream_peer_gone(struct smc_stream *s)
 		return true;
 	if (!smc_stream_fin(s))
 		return false;
-	/* what it wrote may still be there to read */
+	/* what it wrote may still be there to read; one that shut down has frozen or finished it */
 	return rx_mode(s) != SMC_RX_BACK && c->ops->rx_peek(c, true, bytes, &sum) == SMC_RX_OPEN;
 }
 
@@ -325,60 +326,127 @@ void smc_stream_tx_down(struct smc_stream *s, enum smc_reason reason)
 	smc_stream_set_reason(s, reason);
 }
 
-/* The writer is BACK, with everything the peer has not taken in the hands of the kernel. `dead`: the peer may
- * be gone, then there is nothing to hand back. */
-static void tx_hand_back(struct smc_stream *s, enum smc_reason reason, bool dead)
+/* Room for all of the ring in the socket's send queue, so that the peer need not be awake. */
+static void make_room(struct smc_stream *s)
 {
 	struct smc_guard guard;
 
-	if (!smc_enter(&s->end->tx_lock, &guard))
-		return;
-	if (dead && smc_stream_peer_gone(s))
-		smc_stream_set_tx(s, SMC_TX_BACK);
+	if (int_option(s->fd, SOL_SOCKET, SO_SNDBUF) < room)
+		smc_sys.setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+}
+
+/* Will the send queue take what the peer has not taken? The kernel counts its own overhead, too, and grants no more
+ * than net.core.wmem_max. */
+static bool queue_takes_rest(struct smc_stream *s)
+{
+	uint32_t memory[SK_MEMINFO_VARS] = { 0 };
+	socklen_t len = sizeof(memory);
+	struct iovec room[2];
+	size_t rest = s->channel->tx_size - s->channel->ops->tx_reserve(s->channel, room);
+
+	if (!rest || smc_sys.getsockopt(s->fd, SOL_SOCKET, SO_MEMINFO, memory, &len) < 0)
+		return true;
+	return memory[SK_MEMINFO_WMEM_QUEUED] + rest + rest / 4 <= memory[SK_MEMINFO_SNDBUF];
+}
+
+/* The writer is BACK, with everything the peer has not taken in the hands of the kernel. With the tx lock, which it lets
+ * go of while it waits. */
+static void tx_hand_back_locked(struct smc_stream *s, enum smc_reason reason,
+				struct smc_guard *guard)
+{
 	if (tx_mode(s) == SMC_TX_TCP) {
 		/* frozen before it was opened: it can't be opened any more */
 		s->channel->ops->tx_freeze(s->channel);
 		smc_stream_set_tx(s, SMC_TX_BACK);
 		smc_stream_set_reason(s, reason);
 	} else if (tx_mode(s) == SMC_TX_FAST) {
-		/* room for all of it in the kernel, so that the peer need not be awake */
-		int room = (int)s->channel->tx_size * 2;
-		if (int_option(s->fd, SOL_SOCKET, SO_SNDBUF) < room)
-			smc_sys.setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+		make_room(s);
 		smc_stream_tx_down(s, reason);
 	}
 	while (tx_mode(s) == SMC_TX_RESEND && !smc_stream_resend(s)) {
-		smc_leave(&s->end->tx_lock, &guard);
+		smc_leave(&s->end->tx_lock, guard);
 		smc_stream_sleep_tcp(s->fd, POLLOUT, 0);
-		if (!smc_enter(&s->end->tx_lock, &guard))
-			return;
+		smc_enter(&s->end->tx_lock, guard);
+	}
+}
+
+static void tx_hand_back(struct smc_stream *s, enum smc_reason reason)
+{
+	struct smc_guard guard;
+
+	if (!smc_enter(&s->end->tx_lock, &guard))
+		return;
+	tx_hand_back_locked(s, reason, &guard);
+	smc_leave(&s->end->tx_lock, &guard);
+}
+
+/* Nothing more will be written. shutdown and close wait for nobody: what the send queue has no room for stays in the
+ * channel, for the peer to take before it goes on with TCP. */
+static void tx_end(struct smc_stream *s)
+{
+	struct smc_guard guard;
+
+	if (!smc_enter(&s->end->tx_lock, &guard))
+		return;
+	if (tx_mode(s) == SMC_TX_FAST)
+		make_room(s);
+	if (tx_mode(s) == SMC_TX_FAST && !queue_takes_rest(s)) {
+		s->channel->ops->tx_finish(s->channel);
+		smc_stream_set_tx(s, SMC_TX_BACK);
+		smc_stream_set_reason(s, SMC_REASON_SHUTDOWN);
 	}
 	smc_leave(&s->end->tx_lock, &guard);
 }
 
 static void rx_hand_back(struct smc_stream *s, enum smc_reason reason)
 {
-	struct smc_guard guard;
+	int room = (int)s->channel->tx_size * 2;
 
 	if (!smc_enter(&s->end->rx_lock, &guard))
 		return;
-	if (rx_mode(s) != SMC_RX_BACK) {
+	if (rx_mode(s) != SMC_RX_BACK && !rx_has_last_bytes(s)) {
 		/* Bytes before the channel's come from TCP still, and those not taken from the channel after them. */
 		s->channel->ops->rx_freeze(s->channel);
 		smc_stream_set_rx(s, SMC_RX_BACK);
 		smc_stream_set_reason(s, reason);
 		if (s->tell_frozen)
 			s->tell_frozen(s);
+	tx_hand_back_locked(s, SMC_REASON_SHUTDOWN, &guard);
 	}
 	smc_leave(&s->end->rx_lock, &guard);
 }
+/* If the peer is gone there is nothing to hand back. */
+static void tx_forget_dead(struct smc_stream *s)
+{
+	struct smc_guard guard;
+
+	if (!smc_enter(&s->end->tx_lock, &guard))
+		return;
+	if (smc_stream_peer_gone(s))
+		smc_stream_set_tx(s, SMC_TX_BACK);
+	smc_leave(&s->end->tx_lock, &guard);
+}
+
+/* Bytes in the channel that nobody would write to TCP: their writer finished, or died. */
+static bool rx_has_last_bytes(struct smc_stream *s)
+{
+	struct iovec bytes[2];
+	size_t sum;
+	enum smc_rx_state state;
+
+	if (rx_mode(s) != SMC_RX_FAST)
+		return false;
+	state = s->channel->ops->rx_peek(s->channel, true, bytes, &sum);
+	return sum && (state == SMC_RX_FINISHED || (state == SMC_RX_OPEN && smc_stream_fin(s)));
+}
+
 
 void smc_stream_hand_back(struct smc_stream *s, enum smc_reason reason)
 {
 	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE))
 		return;
 	rx_hand_back(s, reason);
-	tx_hand_back(s, reason, false);
+	tx_hand_back(s, reason);
 	smc_stream_tcp_event(s);
 }
 
@@ -406,7 +474,7 @@ void smc_stream_shutdown(struct smc_stream *s, int how)
 	if (!__atomic_load_n(&s->channel, __ATOMIC_ACQUIRE))
 		return;
 	if (how != SHUT_RD)
-		tx_hand_back(s, SMC_REASON_SHUTDOWN, false);
+		tx_end(s);
 	if (how != SHUT_WR)
 		atomic_store(&s->end->rx_shut, 1);
 }
@@ -420,9 +488,12 @@ void smc_stream_close(struct smc_stream *s)
 
 	if (!c)
 		return;
-	tx_hand_back(s, SMC_REASON_SHUTDOWN, true);
+	tx_forget_dead(s);
+	tx_end(s);
 	bool inside = !smc_enter(&s->end->rx_lock, &guard);
-	if (rx_mode(s) == SMC_RX_FAST && c->ops->rx_peek(c, true, bytes, &sum) == SMC_RX_OPEN && sum) {
+	enum smc_rx_state state =
+		rx_mode(s) == SMC_RX_FAST ? c->ops->rx_peek(c, true, bytes, &sum) : SMC_RX_FROZEN;
+	if ((state == SMC_RX_OPEN || state == SMC_RX_FINISHED) && sum) {
 		/* TCP answers a close with unread bytes by a reset: let the kernel do so */
 		struct linger hard = { .l_onoff = 1, .l_linger = 0 };
 		smc_sys.setsockopt(s->fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));

@@ -115,8 +115,9 @@ long smc_stream_unread(struct smc_stream *s)
 	smc_sys.ioctl(s->fd, SIOCINQ, &queued);
 	if (rx_mode(s) == SMC_RX_BACK)
 		return queued;
-	if (s->channel->ops->rx_opened(s->channel, &opened) && s->channel->ops->rx_peek(s->channel, true, bytes, &n) != SMC_RX_OPEN)
-		n = 0; /* frozen: they come over TCP */
+	if (s->channel->ops->rx_opened(s->channel, &opened) &&
+	    s->channel->ops->rx_peek(s->channel, true, bytes, &n) == SMC_RX_FROZEN)
+		n = 0; /* they come over TCP */
 	/* those of the channel are behind all of TCP's, some of which may still be on their way */
 	if (n && (uint64_t)queued < tcp_before(s, opened))
 		n = 0;

@@ -118,6 +118,11 @@ static size_t take_fast(struct call *k)
 			smc_stream_set_reason(s, SMC_REASON_PEER_LEFT);
 			break;
 		}
+		if (state == SMC_RX_FINISHED && !n) {
+			smc_stream_set_rx(s, SMC_RX_BACK);
+			smc_stream_set_reason(s, SMC_REASON_PEER_LEFT);
+			break;
+		}
 		if (n > k->c.left)
 			n = k->c.left;
 		if (n > PIECE && !k->peek)
@@ -283,6 +288,17 @@ static size_t enough(struct smc_stream *s, size_t wanted, int flags)
 	return low > wanted ? wanted : low ? low : 1;
 }
 
+/* What can be peeked at now is all there will ever be in the channel. */
+static bool nothing_follows(struct smc_stream *s)
+{
+	struct iovec bytes[2];
+	size_t sum;
+
+	return rx_mode(s) == SMC_RX_FAST &&
+	       (s->channel->ops->rx_peek(s->channel, true, bytes, &sum) == SMC_RX_FINISHED ||
+		smc_stream_fin(s));
+}
+
 /* TCP has the rest of the stream: the kernel ends the call, waiting or not, with the flags as they were. */
 static ssize_t finish_in_kernel(struct call *k, struct msghdr *msg, int flags, size_t got)
 {
@@ -360,6 +376,8 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 		if (atomic_load_explicit(&end->rx_shut, relaxed) && rx_mode(s) != SMC_RX_BACK)
 			break;
 		r = -EAGAIN;
+		if (k.peek && got && nothing_follows(s))
+			break;
 		if (rx_mode(s) != SMC_RX_BACK &&
 		    (!wait || (r = wait_rx(s, k.peek ? got : 0,
 					   got && !k.peek && !deadline ? SMC_FAR : deadline))))

@@ -21,10 +21,12 @@
  * A direction of a channel lives once:
  *
  *     closed --open(X)--> open --freeze--> frozen
- *        \------------freeze--------------/
+ *        \------------freeze--------------/   /
+ *                           \-finish-> finished
  *
  * Either end may freeze, at any time and without an answer: the reader takes nothing more from here, and the
- * writer writes to TCP what was not taken, before anything newer.
+ * writer writes to TCP what was not taken, before anything newer. A writer that will write nothing newer, and whose
+ * kernel has no room for what was not taken, finishes instead.
  *
  * The caller serialises tx calls among themselves, and rx calls among themselves (one lock each); tx and rx
  * may run at the same time, in different threads and, after fork, processes.
@@ -46,6 +48,7 @@ enum {
 /* What rx_peek found out besides the bytes. */
 enum smc_rx_state {
 	SMC_RX_OPEN,
+	SMC_RX_FINISHED, /* after these bytes TCP goes on */
 	SMC_RX_FROZEN, /* sum: bytes that were there to take and will come over TCP instead */
 	SMC_RX_TORN, /* the peer wrote nonsense */
 };
@@ -68,6 +71,8 @@ struct smc_channel_ops {
 	unsigned (*tx_flags)(struct smc_channel *c);
 	/* Takes back what the reader has not taken: returns the offset of the first such byte. */
 	uint64_t (*tx_freeze)(struct smc_channel *c);
+	/* Nothing more is committed. What the reader has not taken stays for it to take. */
+	void (*tx_finish)(struct smc_channel *c);
 	/* The bytes from `offset` up to the last committed, in up to two pieces; returns the sum. */
 	size_t (*tx_unread)(struct smc_channel *c, uint64_t offset, struct iovec bytes[2]);
 
@@ -103,8 +108,5 @@ static inline size_t smc_channel_low_water(const struct smc_channel *c)
 {
 	return c->tx_size / 4;
 }
-
-/* Every operation of a channel that is not there: nothing to read, no room, never opened. */
-extern const struct smc_channel_ops smc_channel_none;
 
 #endif

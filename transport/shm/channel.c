@@ -115,6 +115,14 @@ static uint64_t tx_freeze(struct smc_channel *base)
 	return prod - cons > base->tx_size ? prod : cons;
 }
 
+static void tx_finish(struct smc_channel *base)
+{
+	struct shm_channel *c = shm(base);
+
+	atomic_store_explicit(&c->tx->finished, 1, memory_order_release);
+	wake(c, &c->tx->reader);
+}
+
 static size_t tx_unread(struct smc_channel *base, uint64_t offset, struct iovec bytes[2])
 {
 	struct shm_channel *c = shm(base);
@@ -148,7 +156,9 @@ static enum smc_rx_state rx_peek(struct smc_channel *base, bool all, struct iove
 	}
 	/* poll looks without the lock of the reader: the shared note may change under us, and be behind */
 	uint64_t seen = atomic_load_explicit(&c->rx_prod_seen, acquire);
+	bool finished = false;
 	if (all || seen - cons - 1 >= base->rx_size) { /* nothing known: look at the writer's line */
+		finished = atomic_load_explicit(&c->rx->finished, acquire) != 0; /* before prod, which then is the last */
 		seen = atomic_load_explicit(&c->rx->prod, acquire);
 		atomic_store_explicit(&c->rx_prod_seen, seen, memory_order_release);
 	}
@@ -158,7 +168,7 @@ static enum smc_rx_state rx_peek(struct smc_channel *base, bool all, struct iove
 		return SMC_RX_TORN;
 	}
 	*sum = two_pieces(c->rx_ring, base->rx_size, cons, (size_t)n, bytes);
-	return SMC_RX_OPEN;
+	return finished ? SMC_RX_FINISHED : SMC_RX_OPEN;
 }
 
 static bool rx_consume(struct smc_channel *base, size_t n)
@@ -218,6 +228,7 @@ static const struct smc_channel_ops shm_ops = {
 	.tx_commit = tx_commit,
 	.tx_flags = tx_flags,
 	.tx_freeze = tx_freeze,
+	.tx_finish = tx_finish,
 	.tx_unread = tx_unread,
 	.rx_ready = rx_ready,
 	.rx_opened = rx_opened,

@@ -20,6 +20,7 @@ struct shm_dir {
 	_Alignas(SHM_LINE) _Atomic uint64_t prod; /* offset after the last byte written */
 	_Atomic uint64_t opened;		  /* first offset in the ring, SHM_NONE before */
 	_Atomic uint32_t prod_cpu;		  /* CPU of the last write */
+	_Atomic uint32_t finished;		  /* prod is the last there will be */
 
 	/* written by the reader; the writer opens and may freeze it */
 	_Alignas(SHM_LINE) _Atomic uint64_t cons; /* offset of the first byte not taken << 1 | frozen */
