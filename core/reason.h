@@ -39,6 +39,7 @@
 	X(SHUTDOWN, 407, "already shut down")                                                      \
 	X(SOCKOPT, 408, "a socket option that only the kernel can serve is set")                   \
 	X(ACCEPT_INHERITED, 409, "inherited from a program that ran before")                       \
+	X(UNSEEN, 410, "bytes were moved by calls the library does not see (io_uring, say)")       \
 	X(NO_FDS, 500, "no file descriptor left")                                                  \
 	X(NO_MEMORY, 501, "no memory")                                                             \
 	X(LINK_FULL, 502, "too many connections between the two processes")                        \

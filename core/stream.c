@@ -141,25 +141,41 @@ int smc_stream_attach(struct smc_stream *s, struct smc_channel *channel)
 	atomic_store(&end->attached, 1);
 	/* from here on, calls that begin go through the stream (pairs with the caller's count of plain calls) */
 	__atomic_store_n(&s->channel, channel, __ATOMIC_SEQ_CST);
-	smc_stream_promise(s);
+	smc_stream_promise(s, false);
 	return 0;
 }
 
-void smc_stream_promise(struct smc_stream *s)
+void smc_stream_leave_unseen(struct smc_stream *s, bool tx)
+{
+	if (tx) {
+		s->channel->ops->tx_freeze(s->channel);
+		smc_stream_set_tx(s, SMC_TX_BACK);
+	} else {
+		s->channel->ops->rx_freeze(s->channel);
+		smc_stream_set_rx(s, SMC_RX_BACK);
+	}
+	smc_stream_set_reason(s, SMC_REASON_UNSEEN);
+}
+
+void smc_stream_promise(struct smc_stream *s, bool reads)
 {
 	struct smc_end *end = s->end;
 	struct smc_guard guard;
 	uint64_t offset;
 
-	if (!__atomic_load_n(&s->channel, __ATOMIC_SEQ_CST) || atomic_load_explicit(&end->rx_promised, relaxed) ||
-	    atomic_load(&s->rx_calls))
+	if (!__atomic_load_n(&s->channel, __ATOMIC_SEQ_CST) ||
+	    atomic_load_explicit(&end->rx_promised, relaxed) || atomic_load(&s->rx_calls) ||
+	    (!reads && !atomic_load(&end->tcp_read)))
 		return;
 	if (!smc_enter(&end->rx_lock, &guard))
 		return;
 	if (!end->rx_promised && rx_mode(s) == SMC_RX_TCP && !smc_stream_tcp_read(s->fd, &offset)) {
-		end->tcp_read = offset;
-		atomic_store_explicit(&end->rx_promised, 1, relaxed);
-		s->channel->ops->rx_ready(s->channel);
+		if (offset != end->tcp_read) {
+			smc_stream_leave_unseen(s, false);
+		} else {
+			atomic_store_explicit(&end->rx_promised, 1, relaxed);
+			s->channel->ops->rx_ready(s->channel);
+		}
 	}
 	smc_leave(&end->rx_lock, &guard);
 }
@@ -329,7 +345,7 @@ void smc_stream_tx_down(struct smc_stream *s, enum smc_reason reason)
 /* Room for all of the ring in the socket's send queue, so that the peer need not be awake. */
 static void make_room(struct smc_stream *s)
 {
-	struct smc_guard guard;
+	int room = (int)s->channel->tx_size * 2;
 
 	if (int_option(s->fd, SOL_SOCKET, SO_SNDBUF) < room)
 		smc_sys.setsockopt(s->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
@@ -395,26 +411,10 @@ static void tx_end(struct smc_stream *s)
 		smc_stream_set_tx(s, SMC_TX_BACK);
 		smc_stream_set_reason(s, SMC_REASON_SHUTDOWN);
 	}
+	tx_hand_back_locked(s, SMC_REASON_SHUTDOWN, &guard);
 	smc_leave(&s->end->tx_lock, &guard);
 }
 
-static void rx_hand_back(struct smc_stream *s, enum smc_reason reason)
-{
-	int room = (int)s->channel->tx_size * 2;
-
-	if (!smc_enter(&s->end->rx_lock, &guard))
-		return;
-	if (rx_mode(s) != SMC_RX_BACK && !rx_has_last_bytes(s)) {
-		/* Bytes before the channel's come from TCP still, and those not taken from the channel after them. */
-		s->channel->ops->rx_freeze(s->channel);
-		smc_stream_set_rx(s, SMC_RX_BACK);
-		smc_stream_set_reason(s, reason);
-		if (s->tell_frozen)
-			s->tell_frozen(s);
-	tx_hand_back_locked(s, SMC_REASON_SHUTDOWN, &guard);
-	}
-	smc_leave(&s->end->rx_lock, &guard);
-}
 /* If the peer is gone there is nothing to hand back. */
 static void tx_forget_dead(struct smc_stream *s)
 {
@@ -440,6 +440,22 @@ static bool rx_has_last_bytes(struct smc_stream *s)
 	return sum && (state == SMC_RX_FINISHED || (state == SMC_RX_OPEN && smc_stream_fin(s)));
 }
 
+static void rx_hand_back(struct smc_stream *s, enum smc_reason reason)
+{
+	struct smc_guard guard;
+
+	if (!smc_enter(&s->end->rx_lock, &guard))
+		return;
+	if (rx_mode(s) != SMC_RX_BACK && !rx_has_last_bytes(s)) {
+		/* Bytes before the channel's come from TCP still, and those not taken from the channel after them. */
+		s->channel->ops->rx_freeze(s->channel);
+		smc_stream_set_rx(s, SMC_RX_BACK);
+		smc_stream_set_reason(s, reason);
+		if (s->tell_frozen)
+			s->tell_frozen(s);
+	}
+	smc_leave(&s->end->rx_lock, &guard);
+}
 
 void smc_stream_hand_back(struct smc_stream *s, enum smc_reason reason)
 {

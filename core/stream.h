@@ -22,11 +22,13 @@
  *   RESEND (tx only) the channel was frozen; what was not taken is being written to TCP, before anything new
  *   BACK   bytes go over TCP again, for good: the kernel serves every call as it always did
  *
- * When the writer goes up, X is the offset the kernel says has been written to TCP, whoever wrote it. When
- * the reader promised to look at the channel, the kernel said how much had been read; from there the stream
- * counts itself. FIN and RST stay the kernel's: shutdown and close first bring the direction down, so bytes not
- * taken and then FIN come over TCP; when the peer died, the reader drains the channel and is BACK too. End-of-
- * file and errors are always TCP's own.
+ * When the writer goes up, X is the offset the kernel says has been written to TCP. When the reader promises to look
+ * at the channel, the kernel says how much has been read. Either must be what the calls we see moved: who moves bytes
+ * where we do not see it (io_uring, raw system calls) would not look into a channel either, so that direction stays
+ * on TCP. FIN and RST stay the kernel's: shutdown and close first bring the direction down, so bytes not taken and then
+ * FIN come over TCP. Where the socket's send queue has no room for those bytes they stay in the channel, finished, and
+ * FIN alone comes over TCP. When the peer died, the reader drains the channel and is BACK too. End-of-file and errors
+ * are always TCP's own.
  */
 
 enum smc_tx_mode { SMC_TX_TCP, SMC_TX_FAST, SMC_TX_RESEND, SMC_TX_BACK };
@@ -51,14 +53,15 @@ struct smc_end {
 
 	_Alignas(64) struct smc_guarded_lock tx_lock;
 	_Atomic uint32_t tx_mode;
-	uint64_t resend_at; /* RESEND: next byte to write to TCP */
+	_Atomic uint64_t tcp_written;  /* before FAST: bytes that writes we saw have given to TCP */
+	uint64_t resend_at;	       /* RESEND: next byte to write to TCP */
 	struct smc_spin_place tx_spin; /* waiting for space */
 
 	_Alignas(64) struct smc_guarded_lock rx_lock;
 	_Atomic uint32_t rx_mode;
-	_Atomic uint32_t rx_promised; /* tcp_read is valid and the channel's rx_ready was called */
-	_Atomic uint64_t tcp_read; /* TCP, once promised: bytes read from TCP so far */
-	uint64_t tcp_left;  /* DRAIN: bytes before X still in TCP */
+	_Atomic uint32_t rx_promised; /* the channel's rx_ready was called */
+	_Atomic uint64_t tcp_read;    /* before DRAIN: bytes of TCP that reads we saw have taken */
+	uint64_t tcp_left;	      /* DRAIN: bytes before X still in TCP */
 	struct smc_spin_place rx_spin;
 	_Atomic uint64_t rx_sent_seen; /* bytes this end had sent when it last waited for some ... */
 	_Atomic uint32_t rx_streak;    /* ... so many waits in a row without sending any */
@@ -99,8 +102,9 @@ static inline bool smc_stream_rx_plain(const struct smc_stream *s)
 int smc_stream_attach(struct smc_stream *s, struct smc_channel *channel);
 
 /* Promises the peer to look at the channel, once no call is inside the kernel. Called after attaching and
- * whenever such a call ends. */
-void smc_stream_promise(struct smc_stream *s);
+ * whenever such a call ends. `reads`: by a call that reads; without one, now or before, there is no promise: the
+ * application may read in a way we do not see (io_uring). If bytes were read so, the direction stays on TCP. */
+void smc_stream_promise(struct smc_stream *s, bool reads);
 
 /* As sendmsg and recvmsg on the socket, all flags, blocking or not: >= 0, or -errno (never errno itself).
  * SIGPIPE is raised as the kernel would. In a signal handler that interrupted this thread while it copied bytes of the

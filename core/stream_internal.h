@@ -80,6 +80,10 @@ void smc_stream_tx_died(struct smc_stream *s);
 /* The peer is dead and the channel drained: what TCP does next is arranged. With the rx lock, not the tx lock. */
 void smc_stream_mourn(struct smc_stream *s);
 
+/* Somebody moves bytes where we cannot see it, and will not look into a channel. With the lock of the direction, TCP
+ * -> BACK. */
+void smc_stream_leave_unseen(struct smc_stream *s, bool tx);
+
 /* With the tx lock: FAST -> RESEND. */
 void smc_stream_tx_down(struct smc_stream *s, enum smc_reason reason);
 

@@ -7,6 +7,19 @@
 #define READ_BITS (POLLIN | POLLRDNORM)
 #define WRITE_BITS (POLLOUT | POLLWRNORM) /* TCP never says POLLWRBAND */
 
+/* All of TCP that comes before the channel was read, and there are bytes in the channel: a read finds out. */
+static bool opens_next(struct smc_stream *s)
+{
+	const struct smc_channel_ops *ops = s->channel->ops;
+	struct iovec bytes[2];
+	uint64_t opened;
+	size_t n;
+
+	if (rx_mode(s) != SMC_RX_TCP || !s->end->rx_promised || !ops->rx_opened(s->channel, &opened))
+		return false;
+	return opened == s->end->tcp_read && ops->rx_peek(s->channel, true, bytes, &n) != SMC_RX_FROZEN && n;
+}
+
 /* What the channel says about reading: READ_BITS or nothing. *kernel: ask the kernel socket too. */
 static short rx_bits(struct smc_stream *s, bool *kernel)
 {
@@ -14,13 +27,8 @@ static short rx_bits(struct smc_stream *s, bool *kernel)
 	size_t n;
 
 	if (rx_mode(s) != SMC_RX_FAST) {
-		uint64_t opened;
 		*kernel = true;
-		/* bytes may be in the channel already: a read finds out */
-		return rx_mode(s) == SMC_RX_TCP && s->end->rx_promised && s->channel->ops->rx_opened(s->channel, &opened) &&
-				       opened == s->end->tcp_read && s->channel->ops->rx_peek(s->channel, true, bytes, &n) == SMC_RX_OPEN && n ?
-			       READ_BITS :
-			       0;
+		return opens_next(s) ? READ_BITS : 0;
 	}
 	if (s->channel->ops->rx_peek(s->channel, true, bytes, &n) != SMC_RX_OPEN)
 		*kernel = true;

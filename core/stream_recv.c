@@ -335,7 +335,7 @@ ssize_t smc_stream_recv(struct smc_stream *s, struct msghdr *msg, int flags)
 	int r;
 
 	if (!atomic_load_explicit(&end->rx_promised, relaxed))
-		smc_stream_promise(s); /* the kernel's counters would not stand still before */
+		smc_stream_promise(s, true); /* the kernel's counters would not stand still before */
 	if (flags & (MSG_OOB | MSG_ERRQUEUE))
 		return smc_sys.recvmsg(s->fd, msg, flags);
 	if ((r = smc_cursor_init(&k.c, msg, true)))

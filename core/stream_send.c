@@ -113,6 +113,10 @@ static bool try_open(struct smc_stream *s)
 	}
 	if (r)
 		return false;
+	if (offset != s->end->tcp_written) {
+		smc_stream_leave_unseen(s, true);
+		return false;
+	}
 	/* bytes that a cork holds back would overtake nothing, but nobody would push them out either */
 	if (held_back && atomic_load_explicit(&s->end->corked, relaxed))
 		return false;
@@ -134,6 +138,7 @@ static ssize_t send_tcp(struct smc_stream *s, struct cursor *c, int flags)
 	if (n > 0) {
 		smc_cursor_advance(c, (size_t)n);
 		count(&s->stats->tx[SMC_CARRIER_TCP], (size_t)n);
+		s->end->tcp_written += (uint64_t)n;
 	}
 	return n;
 }

@@ -29,7 +29,7 @@ static inline bool call_enter_rx(struct conn *c)
 	if (__builtin_expect(smc_stream_rx_plain(&c->stream), 1))
 		return true;
 	atomic_fetch_sub(&c->stream.rx_calls, 1);
-	smc_stream_promise(&c->stream); /* our count may have kept who attached from it */
+	smc_stream_promise(&c->stream, true); /* our count may have kept who attached from it */
 	return false;
 }
 
@@ -44,21 +44,22 @@ static inline bool call_enter_tx(struct conn *c)
 	return false;
 }
 
-/* `n`: bytes moved, for the counters (<= 0: none). */
+/* `n`: bytes moved, not those looked at (<= 0: none). Counted before the call is over: the one who changes the carrier
+ * compares with what the kernel counted. */
 static inline void call_leave_rx(struct conn *c, ssize_t n)
 {
+	conn_count(c, false, n);
 	if (atomic_fetch_sub(&c->stream.rx_calls, 1) == 1 && __builtin_expect(conn_attached(c), 0)) {
 		int saved = errno;
-		smc_stream_promise(&c->stream);
+		smc_stream_promise(&c->stream, true);
 		errno = saved;
 	}
-	conn_count(c, false, n);
 }
 
 static inline void call_leave_tx(struct conn *c, ssize_t n)
 {
-	atomic_fetch_sub(&c->stream.tx_calls, 1);
 	conn_count(c, true, n);
+	atomic_fetch_sub(&c->stream.tx_calls, 1);
 }
 
 #endif

@@ -475,14 +475,16 @@ void conn_count(struct conn *c, bool tx, ssize_t n)
 {
 	struct smc_stats_slot *s = c->stream.stats;
 	_Atomic uint64_t *counter = tx ? &s->tx[SMC_CARRIER_TCP] : &s->rx[SMC_CARRIER_TCP];
+	struct smc_end *end = c->stream.end;
 
-	if (n <= 0 || !c->stream.end)
+	if (n <= 0 || !end)
 		return;
 	if (__builtin_expect(!atomic_load_explicit(&c->addressed, memory_order_relaxed), 0)) { /* not at connect or accept: many connections end right after */
 		smc_lock(&c->lock);
 		conn_fill_addresses(c);
 		smc_unlock(&c->lock);
 	}
+	atomic_fetch_add_explicit(tx ? &end->tcp_written : &end->tcp_read, (uint64_t)n, memory_order_relaxed);
 	/* several threads may lose a count here; it is for people, and a locked add is not free */
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + (uint64_t)n, memory_order_relaxed);
 	if (atomic_load_explicit(&c->state, memory_order_relaxed) != CONN_CANDIDATE)

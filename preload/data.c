@@ -12,6 +12,12 @@ void __chk_fail(void) __attribute__((noreturn));
 
 /* ---- receiving ---- */
 
+/* Of what a call returned, the bytes it took out of the stream. */
+static ssize_t taken(ssize_t n, int flags)
+{
+	return flags & (MSG_PEEK | MSG_OOB | MSG_ERRQUEUE) ? 0 : n;
+}
+
 static ssize_t stream_recv(struct conn *c, struct iovec *iov, size_t n, int flags)
 {
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = n };
@@ -19,7 +25,7 @@ static ssize_t stream_recv(struct conn *c, struct iovec *iov, size_t n, int flag
 	return raw_result(smc_stream_recv(&c->stream, &msg, flags));
 }
 
-#define RECEIVE(fd, plain, fast)                                                                   \
+#define RECEIVE(fd, flags, plain, fast)                                                            \
 	do {                                                                                       \
 		struct conn *c = conn_get(fd);                                                     \
 		if (__builtin_expect(!c, 1))                                                       \
@@ -27,7 +33,7 @@ static ssize_t stream_recv(struct conn *c, struct iovec *iov, size_t n, int flag
 		ssize_t r;                                                                         \
 		if (call_enter_rx(c)) {                                                            \
 			r = plain;                                                                 \
-			call_leave_rx(c, r);                                                       \
+			call_leave_rx(c, taken(r, flags));                                         \
 		} else {                                                                           \
 			r = fast;                                                                  \
 			if (__builtin_expect(r < 0 && errno == ENOTSOCK, 0) && conn_not_socket(c, fd)) \
@@ -41,7 +47,7 @@ SMC_EXPORT ssize_t recv(int fd, void *buf, size_t n, int flags)
 {
 	struct iovec iov = { buf, n };
 
-	RECEIVE(fd, real.recv(fd, buf, n, flags), stream_recv(c, &iov, 1, flags));
+	RECEIVE(fd, flags, real.recv(fd, buf, n, flags), stream_recv(c, &iov, 1, flags));
 }
 
 SMC_EXPORT ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
@@ -55,7 +61,7 @@ SMC_EXPORT ssize_t read(int fd, void *buf, size_t n)
 {
 	struct iovec iov = { buf, n };
 
-	RECEIVE(fd, real.read(fd, buf, n), stream_recv(c, &iov, 1, 0));
+	RECEIVE(fd, 0, real.read(fd, buf, n), stream_recv(c, &iov, 1, 0));
 }
 
 SMC_EXPORT ssize_t __read_chk(int fd, void *buf, size_t n, size_t size)
@@ -76,7 +82,7 @@ static ssize_t bad_list(int n)
 
 SMC_EXPORT ssize_t readv(int fd, const struct iovec *iov, int n)
 {
-	RECEIVE(fd, real.readv(fd, iov, n), bad_list(n) ? -1 : stream_recv(c, (struct iovec *)iov, (size_t)n, 0));
+	RECEIVE(fd, 0, real.readv(fd, iov, n), bad_list(n) ? -1 : stream_recv(c, (struct iovec *)iov, (size_t)n, 0));
 }
 
 static ssize_t recv_from(struct conn *c, void *buf, size_t n, int flags, socklen_t *len)
@@ -91,7 +97,7 @@ static ssize_t recv_from(struct conn *c, void *buf, size_t n, int flags, socklen
 
 SMC_EXPORT ssize_t recvfrom(int fd, void *buf, size_t n, int flags, struct sockaddr *addr, socklen_t *len)
 {
-	RECEIVE(fd, real.recvfrom(fd, buf, n, flags, addr, len), recv_from(c, buf, n, flags, addr ? len : NULL));
+	RECEIVE(fd, flags, real.recvfrom(fd, buf, n, flags, addr, len), recv_from(c, buf, n, flags, addr ? len : NULL));
 }
 
 SMC_EXPORT ssize_t __recvfrom_chk(int fd, void *buf, size_t n, size_t size, int flags, struct sockaddr *addr, socklen_t *len)
@@ -112,7 +118,7 @@ static ssize_t recv_msg(struct conn *c, struct msghdr *msg, int flags)
 
 SMC_EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	RECEIVE(fd, real.recvmsg(fd, msg, flags), recv_msg(c, msg, flags));
+	RECEIVE(fd, flags, real.recvmsg(fd, msg, flags), recv_msg(c, msg, flags));
 }
 
 /* As the kernel: the error of a message after the first is kept for the next call there; here it is simply
@@ -170,7 +176,7 @@ SMC_EXPORT int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags,
 		return real.recvmmsg(fd, msgs, n, flags, timeout);
 	if (call_enter_rx(c)) {
 		r = real.recvmmsg(fd, msgs, n, flags, timeout);
-		call_leave_rx(c, bytes_of(msgs, r));
+		call_leave_rx(c, taken(bytes_of(msgs, r), flags));
 	} else {
 		r = recv_many(c, msgs, n, flags, timeout);
 	}
@@ -188,7 +194,7 @@ SMC_EXPORT ssize_t preadv64v2(int fd, const struct iovec *iov, int n, off64_t of
 {
 	if (positioned(offset, flags))
 		return real.preadv64v2(fd, iov, n, offset, flags);
-	RECEIVE(fd, real.preadv64v2(fd, iov, n, offset, flags),
+	RECEIVE(fd, 0, real.preadv64v2(fd, iov, n, offset, flags),
 		bad_list(n) ? -1 : stream_recv(c, (struct iovec *)iov, (size_t)n, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
 }
 

@@ -125,7 +125,7 @@ static enum kind kind_of(struct conn *c, short events, bool waits)
 	if (!__atomic_load_n(&c->stream.channel, __ATOMIC_SEQ_CST))
 		return KIND_COUNTED;
 	count_call(c, events, -1u);
-	smc_stream_promise(&c->stream); /* our count may have kept who attached from it */
+	smc_stream_promise(&c->stream, false); /* our count may have kept who attached from it */
 	return KIND_FAST;
 }
 
@@ -195,7 +195,7 @@ static void tear_down(struct pollset *p)
 			epset_put((struct epset *)e->object);
 		if (e->kind == KIND_COUNTED) {
 			count_call(c, p->fds[i].events, -1u);
-			smc_stream_promise(&c->stream);
+			smc_stream_promise(&c->stream, false);
 		}
 		if (e->kind == KIND_COUNTED || e->kind == KIND_FAST)
 			conn_put(c);

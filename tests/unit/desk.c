@@ -100,6 +100,7 @@ bool desk_attach(struct conn *c)
 	bool may = epoll_conn_attach(c);
 	if (may) {
 		assert(!smc_stream_attach(&c->stream, &c->channel.base));
+		smc_stream_promise(&c->stream, true); /* as at the end of a read */
 		c->state = CONN_ATTACHED;
 	} else {
 		c->state = CONN_PLAIN;
@@ -113,8 +114,12 @@ ssize_t desk_put(struct conn *c, const void *data, size_t n)
 	struct iovec iov = { (void *)(uintptr_t)data, n };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-	if (!conn_attached(c))
-		return write(c->stream.fd, data, n);
+	if (!conn_attached(c)) {
+		ssize_t r = write(c->stream.fd, data, n);
+		if (r > 0)
+			c->stream.end->tcp_written += (uint64_t)r;
+		return r;
+	}
 	return raw_result(smc_stream_send(&c->stream, &msg, MSG_NOSIGNAL));
 }
 

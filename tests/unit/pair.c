@@ -55,6 +55,7 @@ void pair_make(struct pair *p, uint32_t ring0, uint32_t ring1)
 void pair_attach(struct pair *p, int i)
 {
 	cr_assert_eq(smc_stream_attach(&p->end[i], &p->channel[i].base), 0);
+	smc_stream_promise(&p->end[i], true);
 }
 
 void pair_free(struct pair *p)

@@ -46,7 +46,8 @@ TestSuite(stream, .init = set_up, .fini = tear_down);
 
 Test(stream, goes_up_at_the_offset_the_kernel_says)
 {
-	cr_assert_eq(write(p.end[0].fd, "before ", 7), 7); /* by somebody we did not see */
+	cr_assert_eq(write(p.end[0].fd, "before ", 7), 7);
+	p.shared[0].tcp_written += 7; /* as the call counts that sees it */
 	pair_attach(&p, 0);
 	pair_attach(&p, 1);
 	cr_assert_eq(put(0, "after"), 5);
@@ -67,10 +68,53 @@ Test(stream, does_not_go_up_before_the_reader_promised)
 	cr_assert_eq(put(0, "a"), 1);
 	cr_assert_eq(p.stats[0].tx_carrier, SMC_CARRIER_TCP);
 	p.end[1].rx_calls = 0;
-	smc_stream_promise(&p.end[1]);
+	smc_stream_promise(&p.end[1], true);
 	cr_assert_eq(put(0, "b"), 1);
 	cr_assert_eq(p.stats[0].tx_carrier, SMC_CARRIER_SHM);
 	cr_assert_str_eq(get(1, 1, 0), "a");
+	cr_assert_str_eq(get(1, 9, 0), "b");
+}
+
+Test(stream, bytes_written_unseen_keep_their_direction_on_tcp)
+{
+	cr_assert_eq(write(p.end[0].fd, "unseen ", 7), 7);
+	pair_attach(&p, 0);
+	pair_attach(&p, 1);
+	cr_assert_eq(put(0, "seen"), 4);
+	cr_assert_eq(put(1, "answer"), 6);
+	cr_assert_eq(p.stats[0].tx_carrier, SMC_CARRIER_TCP);
+	cr_assert_eq(p.stats[0].reason, SMC_REASON_UNSEEN);
+	cr_assert_eq(p.stats[1].tx_carrier, SMC_CARRIER_SHM);
+	cr_assert_str_eq(get(1, 100, 0), "unseen seen");
+	cr_assert_str_eq(get(0, 100, 0), "answer");
+}
+
+Test(stream, bytes_read_unseen_keep_their_direction_on_tcp)
+{
+	char raw[8];
+
+	cr_assert_eq(write(p.end[0].fd, "abc", 3), 3);
+	p.shared[0].tcp_written += 3;
+	cr_assert_eq(read(p.end[1].fd, raw, 2), 2);
+	pair_attach(&p, 0);
+	pair_attach(&p, 1);
+	cr_assert_eq(put(0, "d"), 1);
+	cr_assert_eq(p.stats[0].tx_carrier, SMC_CARRIER_TCP);
+	cr_assert_eq(p.stats[1].reason, SMC_REASON_UNSEEN);
+	cr_assert_eq(read(p.end[1].fd, raw, 8),
+		     2); /* and again unseen: nothing is hidden from it */
+	cr_assert(!memcmp(raw, "cd", 2));
+}
+
+Test(stream, who_was_not_seen_to_read_promises_nothing)
+{
+	cr_assert(!smc_stream_attach(&p.end[0], &p.channel[0].base));
+	cr_assert(!smc_stream_attach(&p.end[1], &p.channel[1].base));
+	cr_assert_eq(put(0, "a"), 1);
+	cr_assert_eq(p.stats[0].tx_carrier, SMC_CARRIER_TCP);
+	cr_assert_str_eq(get(1, 9, 0), "a");
+	cr_assert_eq(put(0, "b"), 1);
+	cr_assert_eq(p.stats[0].tx_carrier, SMC_CARRIER_SHM);
 	cr_assert_str_eq(get(1, 9, 0), "b");
 }
 

@@ -34,10 +34,13 @@ static void send_some(struct pair *p, int end, struct direction *d, unsigned siz
 
 	for (unsigned i = 0; i < size; i++)
 		bytes[i] = byte_at(d->written + i, end);
-	ssize_t n = smc_stream_tx_plain(&p->end[end]) ? sendmsg(p->end[end].fd, &msg, MSG_DONTWAIT) :
-							smc_stream_send(&p->end[end], &msg, MSG_DONTWAIT);
+	bool plain = smc_stream_tx_plain(&p->end[end]);
+	ssize_t n = plain ? sendmsg(p->end[end].fd, &msg, MSG_DONTWAIT)
+			  : smc_stream_send(&p->end[end], &msg, MSG_DONTWAIT);
 	if (n > 0)
 		d->written += (uint64_t)n;
+	if (n > 0 && plain)
+		p->shared[end].tcp_written += (uint64_t)n;
 }
 
 static bool recv_some(struct pair *p, int end, struct direction *d, unsigned size, int flags)
@@ -45,14 +48,19 @@ static bool recv_some(struct pair *p, int end, struct direction *d, unsigned siz
 	static uint8_t bytes[20000];
 	struct iovec iov[2] = { { bytes, size / 2 }, { bytes + size / 2, size - size / 2 } };
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
-	ssize_t n = smc_stream_rx_plain(&p->end[end]) ? recvmsg(p->end[end].fd, &msg, flags | MSG_DONTWAIT) :
-							smc_stream_recv(&p->end[end], &msg, flags | MSG_DONTWAIT);
+	bool plain = smc_stream_rx_plain(&p->end[end]);
+	ssize_t n = plain ? recvmsg(p->end[end].fd, &msg, flags | MSG_DONTWAIT)
+			  : smc_stream_recv(&p->end[end], &msg, flags | MSG_DONTWAIT);
 
 	for (ssize_t i = 0; i < n; i++)
 		if (bytes[i] != byte_at(d->read + (uint64_t)i, !end))
-			cr_assert_fail("seed %u: wrong byte at offset %llu", seed_now, (unsigned long long)(d->read + (uint64_t)i));
-	if (n > 0 && !(flags & MSG_PEEK))
+			cr_assert_fail("seed %u: wrong byte at offset %llu", seed_now,
+				       (unsigned long long)(d->read + (uint64_t)i));
+	if (n > 0 && !(flags & MSG_PEEK)) {
 		d->read += (uint64_t)n;
+		if (plain)
+			p->shared[end].tcp_read += (uint64_t)n;
+	}
 	cr_assert_leq(d->read, d->written, "seed %u", seed_now);
 	return n > 0;
 }
