@@ -62,6 +62,7 @@ struct smc_end {
 	_Atomic uint32_t rx_promised; /* the channel's rx_ready was called */
 	_Atomic uint64_t tcp_read;    /* before DRAIN: bytes of TCP that reads we saw have taken */
 	uint64_t tcp_left;	      /* DRAIN: bytes before X still in TCP */
+	_Atomic uint64_t rx_told;     /* FAST: bytes not taken that peeks, FIONREAD and SO_RCVLOWAT told of */
 	struct smc_spin_place rx_spin;
 	_Atomic uint64_t rx_sent_seen; /* bytes this end had sent when it last waited for some ... */
 	_Atomic uint32_t rx_streak;    /* ... so many waits in a row without sending any */

@@ -35,6 +35,13 @@ static inline void count(_Atomic uint64_t *counter, size_t n)
 	atomic_store_explicit(counter, atomic_load_explicit(counter, relaxed) + n, relaxed);
 }
 
+/* The application hears of the next `n` bytes in the channel: should they come over TCP, they must still be there. */
+static inline void smc_stream_tell(struct smc_stream *s, size_t n)
+{
+	if (n > atomic_load_explicit(&s->end->rx_told, relaxed))
+		atomic_store_explicit(&s->end->rx_told, n, relaxed);
+}
+
 /* An iovec list walked as bytes are moved. */
 struct cursor {
 	const struct iovec *iov;
@@ -68,7 +75,7 @@ static inline uint64_t deadline_after(uint64_t timeout_ns)
 /* Waits for the kernel socket: 0, -EAGAIN at the deadline, -EINTR. */
 int smc_stream_sleep_tcp(int fd, short events, uint64_t deadline);
 
-/* Has FIN or RST come? (asks the kernel; our own shutdown does not count) */
+/* Has FIN or RST come? Our own shutdown does not count. */
 bool smc_stream_fin(struct smc_stream *s);
 
 /* Is the peer of a FAST writer gone? It said so itself; or FIN or RST came without its having frozen what it
@@ -93,5 +100,7 @@ bool smc_stream_resend(struct smc_stream *s);
 /* What the kernel's byte counters say, free of the SYN and FIN they count. -errno if it can't be told. */
 int smc_stream_tcp_written(const struct smc_stream *s, uint64_t *offset, bool *held_back);
 int smc_stream_tcp_read(int fd, uint64_t *offset);
+/* An integer socket option, 0 if there is none. */
+int smc_stream_option(int fd, int level, int name);
 
 #endif

@@ -35,7 +35,11 @@ static short rx_bits(struct smc_stream *s, bool *kernel)
 	uint32_t low = atomic_load_explicit(&s->end->rcvlowat, relaxed);
 	if (low > s->channel->rx_size / 2)
 		low = s->channel->rx_size / 2;
-	return n && n >= low ? READ_BITS : 0;
+	if (!n || n < low)
+		return 0;
+	if (low > 1)
+		smc_stream_tell(s, low);
+	return READ_BITS;
 }
 
 static short tx_bits(struct smc_stream *s, bool *kernel)
@@ -129,6 +133,7 @@ long smc_stream_unread(struct smc_stream *s)
 	/* those of the channel are behind all of TCP's, some of which may still be on their way */
 	if (n && (uint64_t)queued < tcp_before(s, opened))
 		n = 0;
+	smc_stream_tell(s, n);
 	return queued + (long)n;
 }
 

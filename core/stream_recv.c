@@ -72,26 +72,45 @@ static bool peer_is_dead(struct call *k)
 	       k->s->channel->ops->rx_peek(k->s->channel, true, bytes, &sum) == SMC_RX_OPEN && !sum;
 }
 
-/* The writer froze, and is writing to TCP what was there to be read a moment ago (and may have been peeked at, or
- * told of by poll): it is given that moment, so that bytes once seen do not vanish. A writer that is stopped, or
- * is starved of CPU for longer, would make every call wait: there is an end to it. */
-enum { RESENT_NS = 1000 * 1000 * 1000 };
+/* The writer froze, and is writing to TCP what was there to be read a moment ago. It is given that moment, so that bytes
+ * the application was told of do not vanish: one, as poll may have told, or those that MSG_PEEK or FIONREAD did. A writer
+ * that is stopped, or is starved of CPU for longer, would make every call wait, and TCP may have no room for all of
+ * them: there is an end to it. */
+enum { RESENT_NS = 1000 * 1000 * 1000, NO_MORE_NS = 50 * 1000 * 1000 };
 
 static void await_resent(struct smc_stream *s, size_t bytes)
 {
+	size_t told = atomic_load_explicit(&s->end->rx_told, relaxed), wanted = told > bytes ? bytes : told;
 	uint64_t now = smc_now_ns(), deadline = now + RESENT_NS;
-	int queued = 0;
+	int queued = 0, before = 0;
 
-	for (; bytes && now < deadline; now = smc_now_ns()) {
+	if (!wanted)
+		wanted = bytes ? 1 : 0;
+	for (; wanted && now < deadline; now = smc_now_ns()) {
 		struct pollfd p = { .fd = s->fd, .events = POLLIN };
-		if (smc_sys.ioctl(s->fd, SIOCINQ, &queued) < 0 || (size_t)queued >= bytes)
+		if (smc_sys.ioctl(s->fd, SIOCINQ, &queued) < 0 || (size_t)queued >= wanted)
 			return;
+		if (queued > before)
+			deadline = now + NO_MORE_NS;
+		before = queued;
 		/* some are there: nothing wakes a poll for the rest */
 		if (queued)
 			smc_sys.poll(NULL, 0, 1);
 		else if (smc_sys.poll(&p, 1, (int)((deadline - now) / 1000000)) > 0 && (p.revents & (POLLHUP | POLLERR)))
 			return;
 	}
+}
+
+/* `n` bytes of the channel were taken, or peeked at. */
+static void note_told(struct call *k, size_t n)
+{
+	_Atomic uint64_t *told = &k->s->end->rx_told;
+	uint64_t old = atomic_load_explicit(told, relaxed);
+
+	if (k->peek)
+		smc_stream_tell(k->s, n);
+	else if (old)
+		atomic_store_explicit(told, old > n ? old - n : 0, relaxed);
 }
 
 static size_t take_fast(struct call *k)
@@ -142,6 +161,7 @@ static size_t take_fast(struct call *k)
 		if (!take_piece(k, bytes, n))
 			continue; /* frozen: the next look says so */
 		taken += n;
+		note_told(k, n);
 		if (k->peek)
 			break;
 	}

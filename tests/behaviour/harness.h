@@ -48,6 +48,7 @@ enum scenario_flags {
 	NONBLOCK = 1 << 10,  /* PAIR: both ends O_NONBLOCK */
 	DIFFERS = 1 << 12,   /* a known difference of the accelerated way, told in libsmc_preload(7) */
 	SMALL_BUF = 1 << 11, /* PAIR: SO_SNDBUF and SO_RCVBUF set to 16 KiB before the connection */
+	BIG_BUF = 1 << 13,   /* PAIR: set to 4 MiB, of which the kernel grants net.core.?mem_max */
 };
 
 struct scenario {

@@ -71,13 +71,13 @@ pid_t spawn_role(const char *role, unsigned flags)
 
 /* --- the parts of a PAIR --- */
 
-static void small_buffers(int fd)
+static void buffers(int fd)
 {
-	int size = 16 * 1024;
-	if (current_flags & SMALL_BUF) {
-		MUST(!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
-		MUST(!setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)));
-	}
+	int size = current_flags & SMALL_BUF ? 16 << 10 : 4 << 20;
+	if (!(current_flags & (SMALL_BUF | BIG_BUF)))
+		return;
+	MUST(!setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
+	MUST(!setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)));
 }
 
 static void pair_begin(int fd, bool server)
@@ -106,7 +106,7 @@ static void run_server(const struct scenario *s)
 	int family = current_flags & (V6 | MAPPED) ? AF_INET6 : AF_INET;
 	uint16_t port;
 	pair_listener = listen_on(family, current_flags & MAPPED, &port);
-	small_buffers(pair_listener);
+	buffers(pair_listener);
 	atomic_store(&stage->port, port);
 	post(POST_PORT);
 	int fd = accept(pair_listener, NULL, NULL);
@@ -125,7 +125,7 @@ static void run_client(const struct scenario *s)
 	struct sockaddr_storage address;
 	socklen_t size = loopback(&address, family, (uint16_t)atomic_load(&stage->port));
 	int fd = tcp_socket(family, 0);
-	small_buffers(fd);
+	buffers(fd);
 	MUST(!connect(fd, (struct sockaddr *)&address, size));
 	pair_begin(fd, false);
 	s->pair(fd);

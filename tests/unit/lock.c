@@ -67,6 +67,25 @@ Test(lock, is_taken_over_from_the_dead)
 	cr_assert_eq(s->lock.word, 0);
 }
 
+/* Killed, and its parent has better things to do than to wait for it. */
+Test(lock, is_taken_over_from_one_not_yet_waited_for)
+{
+	struct shared *s = smc_arena_alloc();
+	pid_t child = fork();
+	siginfo_t info;
+
+	if (!child) {
+		smc_lock_forget_self();
+		smc_lock(&s->lock);
+		_exit(0);
+	}
+	cr_assert(!waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT));
+	alarm(5); /* for ever, otherwise */
+	smc_lock(&s->lock);
+	smc_unlock(&s->lock);
+	waitpid(child, NULL, 0);
+}
+
 static struct smc_guarded_lock guarded;
 static volatile sig_atomic_t got_in;
 

@@ -21,8 +21,7 @@ struct pair {
 
 /* Connected, not attached. Ring sizes in bytes, powers of two >= 4096. */
 void pair_make(struct pair *p, uint32_t ring0, uint32_t ring1);
-/* Attaches one end. */
-/* As at the end of a read that began before. */
+/* Attaches one end, and lets it promise as at the end of a read that began before. */
 void pair_attach(struct pair *p, int end);
 void pair_free(struct pair *p);
 
