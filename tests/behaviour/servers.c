@@ -76,19 +76,24 @@ static void reuseport_group(int plain)
 	}
 }
 
-static void reuseport_clients(void)
+/* Nobody knows which member answers, and a plain one never warms up. */
+static void few_rounds(int fd)
+{
+	for (int n = 0; n < 50; n++) {
+		char c = 'p';
+		send_all(fd, &c, 1);
+		recv_all(fd, &c, 1);
+	}
+	send_all(fd, "q", 1);
+	recv_all(fd, (char[1]){ 0 }, 1);
+}
+
+static void reuseport_clients(void (*warm_up)(int fd))
 {
 	actor_use(2, "clients");
 	for (int i = 0; i < 24; i++) {
 		int fd = connect_to(AF_INET, (uint16_t)shared_get(0));
-		/* Nobody knows which member answers; a plain one never warms up. */
-		for (int n = 0; n < 50; n++) {
-			char c = 'p';
-			send_all(fd, &c, 1);
-			recv_all(fd, &c, 1);
-		}
-		send_all(fd, "q", 1);
-		recv_all(fd, (char[1]){ 0 }, 1);
+		warm_up(fd);
 		say("echo intact %d", echo_check(fd, (uint32_t)i));
 		close(fd);
 	}
@@ -101,7 +106,7 @@ ROLE(fork_reuseport, member)
 
 ROLE(fork_reuseport, clients)
 {
-	reuseport_clients();
+	reuseport_clients(warm_up_client);
 }
 
 SOLO(fork_reuseport, 0)
@@ -116,7 +121,7 @@ ROLE(fork_reuseport_mixed, member)
 
 ROLE(fork_reuseport_mixed, clients)
 {
-	reuseport_clients();
+	reuseport_clients(few_rounds);
 }
 
 SOLO(fork_reuseport_mixed, SOME_TCP)
